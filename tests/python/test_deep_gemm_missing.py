@@ -42,7 +42,7 @@ def test_a_name_of_deepgemm_says_why_it_is_missing(name):
     assert name not in dir(deep_gemm) and name not in deep_gemm.__all__
     by_attribute, by_import = refused("", name)
     assert by_attribute == by_import
-    assert by_attribute.startswith(f"module 'tilewright.deep_gemm' has no attribute {name!r}. {_missing.REASONS[name]} Or call ")
+    assert by_attribute.startswith(f"module 'tilewright.deep_gemm' has no attribute {name!r}. {_missing.REASONS[name]} tilewright.deep_gemm.fall_back_to(module)")
 
 
 @pytest.mark.parametrize("part, name, reason", [

@@ -12,7 +12,7 @@ and an alternative. `fall_back_to` forwards missing names to a real DeepGEMM. do
 try:
     import torch as _torch  # noqa: F401
 except ImportError as _error:
-    raise ImportError("tilewright.deep_gemm needs torch 2.8 or newer: pip install torch") from _error
+    raise ImportError("tilewright.deep_gemm works on torch tensors: install torch 2.8 or newer") from _error
 
 from tilewright.deep_gemm import legacy, mega, testing, utils
 from tilewright.deep_gemm._cublas import allow_cublas

@@ -1,4 +1,4 @@
-"""transform_sf_into_required_layout: checks scale factors and brings them into the layout of DeepGEMM's kernels."""
+"""transform_sf_into_required_layout: checks scale factors and converts them to the layout of DeepGEMM's kernels."""
 
 from __future__ import annotations
 

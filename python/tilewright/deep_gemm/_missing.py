@@ -22,7 +22,7 @@ _COMPILING = (
 )
 _CUBLAS = (
     "Here it would go to cuBLAS on a GPU, but engines conclude from this name that results do not depend on the batch. "
-    "Call tilewright.deep_gemm.allow_cublas() to add it."
+    "tilewright.deep_gemm.allow_cublas() adds it."
 )
 
 CUBLAS_NAMES = ("bf16_gemm_nn", "k_grouped_bf16_gemm_tn_contiguous", "m_grouped_bf16_gemm_nt_contiguous")
@@ -67,7 +67,7 @@ REASONS = {
 
 # The reasons for submodules that are empty.
 _REASONS_OF_PARTS = {"mega": _MEGA, "legacy": "Tilewright has no kernels for A100."}
-_FORWARDING = "Or call tilewright.deep_gemm.fall_back_to(module) to use the one of a real DeepGEMM."
+_FORWARDING = "tilewright.deep_gemm.fall_back_to(module) takes it from a real DeepGEMM."
 
 
 def _text(module: str, part: str, name: str) -> str:
