@@ -88,7 +88,7 @@ def test_groups_that_begin_within_a_block_are_refused(rng, small_alignment, grou
         deep_gemm.m_grouped_fp8_gemm_nt_contiguous(a, b, d, indices)
     assert str(raised.value) == (
         f"grouped_layout: got {message}; expected one group per aligned block of rows. Begin each group at a "
-        "multiple of the alignment; rows in any order are for tilewright.grouped_gemm(indices=), in C++ for a "
+        "multiple of the alignment. For rows in any order, use tilewright.grouped_gemm(indices=), or in C++ a "
         "groups.index_alignment of 1."
     )
     assert (d == SENTINEL).all()
