@@ -94,7 +94,7 @@ public:
                 fmt::print("OTHER BITS: {} at {}\n", kernel, bench::shape_text(problem.shape));
             }
             double ratio = ratio_of(both, rounds_);
-            // What is slow once may be noise: more rounds decide.
+            // A single slow time may be noise, so more rounds decide.
             if (ratio > 1 + kernel_limit / 2) ratio = ratio_of(both, 5 * rounds_);
             result.ratios.push_back({.kernel = kernel, .kind = problem.kind, .ratio = ratio});
             result.compared.insert(expression);

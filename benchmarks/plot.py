@@ -2,7 +2,7 @@
 
 python benchmarks/plot.py [--results benchmarks/results/h200.jsonl] [--peers benchmarks/peers/h200.jsonl] [--to build/plots]
 
-Of several lines with the same peer, operation, shape and flush, the last one counts. Needs matplotlib.
+The last line of each peer, operation, shape and flush counts. Needs matplotlib.
 """
 
 import argparse

@@ -48,7 +48,7 @@ def sections(rows: list[Row]) -> list[str]:
 
 
 def times(rows: list[Row], section: str) -> dict[str, dict[str, float]]:
-    """Lines by product and contestant. Of two equal ones the later line counts."""
+    """Lines by product and contestant. The later of two equal lines counts."""
     found: dict[str, dict[str, float]] = {}
     for row in rows:
         if row["section"] == section and "us" in row:

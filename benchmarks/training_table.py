@@ -19,7 +19,7 @@ ORDER = ("row", "tensor", "1x128", "1x128:128x128", "fold", "row/e5m2")
 
 
 def newest(rows: list[Row]) -> list[Row]:
-    """The runs with the commit and the steps of the last run. Of two equal runs the later one counts."""
+    """The runs with the commit and the steps of the last run. The later of two equal runs counts."""
     last = max(rows, key=lambda row: row["started"])
     same = [row for row in rows if all(row[key] == last[key] for key in ("commit", "steps", "large"))]
     return list({(row["recipe"], row["seed"], row["fault"]): row for row in same}.values())

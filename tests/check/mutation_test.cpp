@@ -123,7 +123,7 @@ TEST_P(MutationStudy, EveryPlantedBugOfTrainingRecipesIsCaught) {
             if (is_k_grouped(grouping)) spec.group_sizes = {200, 328, 300};
             spec.groups = is_k_grouped(grouping) ? 3 : 1;
             spec.grouping = grouping;
-            spec.output = Format::f32;  // the order alone changes last bits
+            spec.output = Format::f32;  // only the order changes last bits
             study = std::make_unique<Study>(spec);
             const Verdict right = study->judge(right_result(study->spec(), study->source()));
             EXPECT_EQ(right.emulation.failed + right.bound.failed + right.aggregates.failed, 0) << recipe;

@@ -53,7 +53,7 @@ void set_scales_of_row(Case& c, std::int64_t row, double a_scale) {
     }
 }
 
-/// Scales of 1 on side A but for `row`, and of `b_scale` on side B.
+/// Scales of 1 for A except in `row`, and of `b_scale` for B.
 void set_scales(Case& c, std::int64_t row, double a_scale, double b_scale) {
     fill(c.problem().a.scales, 1);
     fill(c.problem().b.scales, b_scale);

@@ -180,7 +180,7 @@ TEST(SmallStack, QuantisersOfTokens) {
     }
 }
 
-/// What callers get wrong, and what the planner says.
+/// Wrong calls, and the output of the planner.
 TEST(SmallStack, ErrorsAndExplanations) {
     in_small_thread([] {
         std::vector<float> a(64 * 128);

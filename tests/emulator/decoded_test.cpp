@@ -77,7 +77,7 @@ std::vector<PreparedCall> calls() {
     };
 }
 
-/// Rows of memory with NaN behind each: codes at any byte or eight at a time, bf16 at multiples of 16 bytes.
+/// Rows with NaN after each: values at any byte or eight at a time, bf16 at multiples of 16 bytes.
 CaseSpec with_gaps(CaseSpec spec, std::size_t turn) {
     const bool codes_of_a = spec.recipe.a.values == Format::e2m1, turned = a_is_transposed(spec.layout);
     const std::int64_t row = turned ? spec.m : spec.k;

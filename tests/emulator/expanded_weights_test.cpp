@@ -104,7 +104,7 @@ std::string wrong_row(const Geometry& given, const OperandGeometry& b, std::int6
     return "";
 }
 
-/// What differs between the weights of a case and the expanded ones.
+/// The differences between the weights of a case and the expanded ones.
 std::string wrong_numbers(check::Case& test) {
     const Geometry given = test.geometry();
     const ExpandedProduct product(test);

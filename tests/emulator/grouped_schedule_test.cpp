@@ -34,7 +34,7 @@ struct Mix {
 /// Batch, group, row, column, end of the rows that are stored.
 using Taken = std::multiset<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>>;
 
-/// What the schedule reads of a kernel's.
+/// The part of a kernel's arguments that the schedule reads.
 hopper::Arguments arguments_of(const Mix& mix, hopper::KernelReport& report) {
     const Geometry& g = mix.geometry;
     hopper::Arguments arguments{};

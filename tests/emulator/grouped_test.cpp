@@ -151,7 +151,7 @@ TEST_P(Grouped, AllRowsInOneOfManyGroups) {
     }
 }
 
-/// Sizes that no one could mean stay inside the buffers, and the CPU's reading of them is the GPU's.
+/// Meaningless sizes stay inside the buffers, and the CPU reads them like the GPU.
 TEST_P(Grouped, GarbageIsClamped) {
     const Kernel kernel = this->kernel();
     constexpr std::int64_t huge = std::numeric_limits<std::int64_t>::max();

@@ -80,7 +80,7 @@ CaseSpec base(const Tile& tile) {
     return spec;
 }
 
-/// What the fast variants do not take, on those that do.
+/// Calls that the fast variants do not support, on the variants that do.
 void vary(const Tile& tile, std::uint64_t seed, CaseSpec& spec) {
     if (tile.a.scaling == Scaling::epilogue) spec.recipe = recipe(tile, seed % 5 == 0);
     if (is_fast(tile) && !stores_f32(tile)) return;

@@ -63,7 +63,7 @@ CaseSpec mapped_call(const Tile& tile, Grouping grouping) {
             .b_scales_transposed = true};
 }
 
-/// What the fast variants do not take, on those that do.
+/// Calls that the fast variants do not support, on the variants that do.
 void vary_mapped(const Tile& tile, std::uint64_t seed, CaseSpec& spec) {
     spec.seed = seed + 1;
     if (is_fast(tile) && !stores_f32(tile)) return;

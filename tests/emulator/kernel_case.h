@@ -27,7 +27,7 @@ std::string describe(const Kernel& kernel, const check::CaseSpec& spec, const Co
 /// Others for each of the first twelve numbers, on `sms` SMs or up to two more.
 Conditions mixed_conditions(int mix, int sms = 4);
 
-/// Those of a random number, on so many SMs.
+/// The conditions of a random number, on this number of SMs.
 Conditions seeded_conditions(std::uint64_t seed, int sms);
 
 /// Groups of rows in each way to say them by turns, where the kernel is one for groups; else dense calls and batches.
@@ -40,7 +40,7 @@ bool serves(const Kernel& kernel, const check::CaseSpec& spec);
 /// it is not.
 bool takes(const Kernel& kernel, const check::CaseSpec& spec);
 
-/// What the kernel reports to the host.
+/// The kernel's report to the host.
 hopper::KernelReport run_on_emulator(const Kernel& kernel, const Geometry& geometry, const Conditions& run,
                                      emulator::Counts* counts = nullptr);
 

@@ -63,7 +63,7 @@ Recipe recipe(const Tile& tile, bool powers) {
         .value();
 }
 
-/// Where groups begin anywhere, TMA takes scales by row alone.
+/// If groups begin anywhere, TMA loads only K-major scales.
 Grouping grouping(const Tile& tile) {
     if (maps_groups(tile)) return Grouping::k_grouped_flat;
     if (is_k_grouped(tile)) return Grouping::k_grouped_aligned_offsets;

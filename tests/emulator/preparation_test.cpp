@@ -61,7 +61,7 @@ constexpr auto tiles = [] {
 
 std::vector<Kernel> kernels() { return every<TILEWRIGHT_LIST_STEP, tiles>(); }
 
-/// Rows of memory begin at multiples of 16 bytes, with NaN behind each.
+/// Rows begin at multiples of 16 bytes, with NaN after each.
 CaseSpec in_rows_of_16(CaseSpec spec) {
     const auto gap = [](std::int64_t size) { return 16 + (16 - size % 16) % 16; };
     spec.a_gaps.row = gap(a_is_transposed(spec.layout) ? spec.m : spec.k);

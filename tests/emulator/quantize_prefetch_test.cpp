@@ -1,4 +1,4 @@
-// What the quantisers' kernels ask L2 for while they compute.
+// The prefetches of the quantizer kernels into L2 while they compute.
 #include "emulator/emulator.h"
 #include "emulator/quantize_case.h"
 #include "emulator/quantize_kernels.h"

@@ -34,7 +34,7 @@ constexpr Family dense = Family::dense, grouped = Family::m_grouped;
 constexpr Tile split{.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 3, .cluster = hopper::split_k(4)};
 constexpr Tile pair{.shape = {.m = 128, .n = 32}, .stages = 3};
 constexpr Tile deep{.shape = {.m = 256, .n = 64, .warpgroups = 4}, .stages = 2};  // several wgmmas along n
-constexpr Tile halves{.shape = {.m = 256, .n = 16}, .stages = 3};                 // 128 rows a warpgroup
+constexpr Tile halves{.shape = {.m = 256, .n = 16}, .stages = 3};                 // 128 rows per warpgroup
 constexpr std::array tiles{raw(split, blocks, dense),  raw(pair, rows, dense),
                            raw(pair, blocks, grouped), raw(deep, blocks, grouped, Variant::fast_k_major_scales),
                            raw(halves, rows, grouped), raw(halves, blocks, dense, Variant::fast)};
@@ -140,7 +140,7 @@ TEST(RawWeights, ZerosDoNotCount) {
     }
     // Rows that are wide, and have zeros.
     EXPECT_EQ(difference_of([](int row, int i) { return 100 + (row * 11 + i * 13) % 40; }, zeros), "");
-    // Rows of zeros alone, and of one block.
+    // Rows with only zeros, and rows of one block.
     EXPECT_EQ(difference_of(close, [](int row, int i) { return row % 3 == 0 || (row % 3 == 1 && i != row % 20); }), "");
 }
 

@@ -114,7 +114,7 @@ std::string side(const hopper::OperandSpec& spec, const char* of_the_end, int tu
     return "";
 }
 
-/// A tile with scales of the end on both sides multiplies those of A with none of B.
+/// A tile with epilogue scales on both sides multiplies epilogue scales of A with no scales of B.
 Recipe recipe(const Tile& tile, int turn) {
     const char* const of_the_end = turn % 2 == 0 ? "row" : "tensor";
     const bool folded = tile.a.scaling == end;
@@ -133,7 +133,7 @@ Grouping grouping(Family family, int turn) {
     return Grouping::dense;
 }
 
-/// Sizes that fill no tile and no block of 128, groups of which several rows share a block, NaN behind each row.
+/// Sizes that fill neither a tile nor a block of 128, groups with several rows per block, and NaN after each row.
 CaseSpec call(const Tile& tile, int turn) {
     const std::int64_t m = d_rows(tile) * (1 + turn % 2) + (turn % 3 == 0 ? 150 : 17);
     const std::int64_t n = d_columns(tile) + (turn % 2 == 0 ? 8 : 137);

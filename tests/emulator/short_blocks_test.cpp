@@ -171,7 +171,8 @@ TEST(ShortBlocks, NothingIsWrittenOfNothingButTheTensorScale) {
     }
 }
 
-/// Tensors whose scale differs, with values that are the scales' multiples, where quotients are next to middles.
+/// Tensors with different scales, and values that are multiples of the scales, so that quotients are close to
+/// midpoints.
 TEST(ShortBlocks, QuotientsNextToMiddlesOfCodesHaveTheCpusBits) {
     const OperandRecipe nvfp4 = recipes[3];
     for (int amax = 128; amax < 256; amax += 5) {

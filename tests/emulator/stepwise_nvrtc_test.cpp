@@ -147,7 +147,7 @@ TEST(WideRowsNvrtc, WindowsDoNotSpill) {
     }
 }
 
-/// All that ship for other weights; every second one is compiled, next to bf16 and to NVFP4 in turns.
+/// All tiles that ship for other weights. Every second one is compiled, with bf16 and NVFP4 in turn.
 TEST(WideRowsNvrtc, TheTilesThatThePlannerTakesDoNotSpill) {
     const auto nvrtc = compiler();
     if (!nvrtc) GTEST_SKIP() << "NVRTC was not found";

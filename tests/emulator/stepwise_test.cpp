@@ -132,7 +132,7 @@ TEST_P(StepwiseKernels, TakeManyWavesAndNothing) {
     }
 }
 
-/// Rows are whole words, which are loaded one, two or four at a time, or those of one operand alone are.
+/// Rows of both operands or of only one are whole words, loaded one, two or four at a time.
 TEST_P(StepwiseKernels, LoadWordsOfCodes) {
     const Kernel kernel = kernels()[GetParam()];
     if (kernel.run == nullptr) GTEST_SKIP();

@@ -95,7 +95,7 @@ TEST_P(Unpacked, HaveTheCpusBits) {
         const std::int64_t of_16_bytes = spec.recipe.a.values == Format::bf16 ? 8 : 16;
         call.a_gaps.row = of_16_bytes - (a_is_transposed(spec.layout) ? spec.m : spec.k) % of_16_bytes;
         if (turn == 3 && spec.recipe.a.values == Format::e2m1) call.a_gaps.row = 2;
-        // Codes at any byte, or 16 at a time, which stay where they are next to fp8.
+        // Values at any byte; or 16 at a time, which are read in place with fp8.
         const bool may_be_raw = is_fp8(spec.recipe.a.values) && spec.recipe.a.granularity != Granularity::block_1x32;
         call.b_gaps = {.row = turn % 2 == 0 && !may_be_raw ? 0 : 6};
         call.b_scales_transposed = turn == 2;

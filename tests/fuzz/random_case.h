@@ -43,7 +43,7 @@ private:
 /// Makes a well-formed problem malformed; says how.
 std::string spoil(Problem& problem, Bytes& bytes);
 
-/// Any shapes, strides, words and addresses; for `validate` alone.
+/// Any shapes, strides, words and addresses; only for `validate`.
 Problem random_garbage(Bytes& bytes);
 
 }  // namespace tilewright::fuzz

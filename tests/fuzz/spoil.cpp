@@ -83,7 +83,7 @@ std::string spoil_sizes(Problem& p, Bytes& bytes) {
         tensor->shape[0] += 1;
         return std::string(name) + " grown in a k-grouped call";
     }
-    // Where rows have indices, b alone says how many groups there are.
+    // With row indices, only b determines the number of groups.
     const bool says_groups = tensor == &p.b.values && p.groups.grouping == Grouping::m_grouped_indices;
     const int i =
         static_cast<int>(bytes.between(says_groups ? 1 : 0, std::min(tensor->shape.rank(), Dims::capacity) - 1));

@@ -1,5 +1,7 @@
-"""The distribution tilewright-deep-gemm: built and installed into a folder, its package deep_gemm is tilewright.deep_gemm, in
-spawned workers too; next to another distribution of that package it is an error."""
+"""The distribution tilewright-deep-gemm, built and installed into a folder.
+
+Its package deep_gemm is tilewright.deep_gemm, in spawned workers too. With another distribution of that package it is an error.
+"""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""The Einstein sums of tilewright.deep_gemm."""
+"""einsum and fp8_einsum of tilewright.deep_gemm."""
 
 import pytest
 

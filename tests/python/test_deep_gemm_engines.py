@@ -23,7 +23,7 @@ def module_of(row):
 
 
 def look_up(row):
-    """What the engine has afterwards; the error where it does not ask first."""
+    """The result of the look-up, or the error of an engine that does not check first."""
     module, name = module_of(row), row["name"]
     if row["how"] == "getattr":
         return getattr(module, name, None)

@@ -1,4 +1,4 @@
-"""Wrong calls of tilewright.deep_gemm: which operand, what it is, what it must be. Nothing is written."""
+"""Messages of wrong calls of tilewright.deep_gemm: the operand, its value and the expected value. Nothing is written."""
 
 import re
 

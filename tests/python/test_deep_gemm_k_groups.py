@@ -1,4 +1,4 @@
-"""How groups of k of tilewright.deep_gemm are run on a GPU, as far as that can be told without one."""
+"""k-grouped products of tilewright.deep_gemm on a GPU, as far as they can be tested without one."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def tall(rng, ks, rows):
 @pytest.mark.parametrize("sizes", [[16, 8, 40], [127, 0, 1], [0, 0, 0], [1, 1290, 7]], ids=str)
 @pytest.mark.parametrize("with_c", [False, True])
 def test_groups_of_k_of_bf16_with_sizes_on_the_device(rng, empty_groups_are_nan, sizes, with_c):
-    """torch's grouped product is rounded to bf16; c is added in float32. k behind the last group belongs to none."""
+    """torch's grouped product is rounded to bf16; c is added in float32. k after the last group belongs to no group."""
     (a, reals_a), (b, reals_b) = tall(rng, [*sizes, 5], 24), tall(rng, [*sizes, 5], 40)
     products = torch.stack([x.T @ y for x, y in zip(reals_a[:-1], reals_b[:-1], strict=True)])
     c = torch.from_numpy(rng.integers(-1000, 1000, (3, 24, 40))).float() / 1024 if with_c else None
@@ -70,7 +70,7 @@ def test_groups_of_k_that_torch_cannot_read_are_named():
 
 @pytest.fixture
 def taken(monkeypatch):
-    """How a product of groups of k is run on a GPU, for tensors without memory."""
+    """The path of a k-grouped product on a GPU, for tensors without memory."""
     ways = []
     for module, names in ((_bf16, ("_by_k_on_the_device", "_by_k_on_the_host")),
                           (_fp8, ("_launch_all_groups", "_launch_each_group"))):  # fmt: skip

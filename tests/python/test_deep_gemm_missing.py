@@ -56,7 +56,7 @@ def test_parts_that_are_empty(part, name, reason):
 
 @pytest.mark.parametrize("part", PARTS)
 def test_names_of_nobody(part):
-    """As in any other module; a dunder is nobody's to forward."""
+    """As in any other module. Names with double underscores are not forwarded."""
     deep_gemm.fall_back_to(types.ModuleType("real"))
     assert not hasattr(module(part), "no_such_name") and not hasattr(module(part), "__wrapped__")
     by_attribute, by_import = refused(part, "no_such_name")
@@ -71,7 +71,7 @@ def test_everything_of_all_is_there():
 
 
 def real_deepgemm(told=None):
-    """With names of its own in the package and in a part, and settings that it keeps."""
+    """A module with its own names, a submodule, and settings that it stores."""
     real = types.ModuleType("real")
     real.fp8_fp4_mqa_logits, real.bf16_gemm_nn, real.fp8_gemm_nt, real._C = "scores", "invariant", "theirs", "extension"
     real.mega = types.ModuleType("real.mega")
@@ -166,7 +166,7 @@ def test_switches_are_checked(setter):
 
 
 def test_alpha_of_the_newer_version():
-    """On Hopper it is no one's; DeepGEMM refuses it there too."""
+    """It is not supported on Hopper. DeepGEMM refuses it there too."""
     x = torch.randn(4, 128)
     side, d = deep_gemm.per_token_cast_to_fp8(x, False), torch.zeros(4, 4)
     for alpha in (None, 1, 1.0):

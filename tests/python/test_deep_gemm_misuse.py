@@ -1,4 +1,4 @@
-"""Wrong calls of tilewright.deep_gemm that ran in part or gave wrong results: refused before anything is written."""
+"""Wrong calls of tilewright.deep_gemm that once ran in part or gave wrong results. They are refused and write nothing."""
 
 import numpy as np
 import pytest
@@ -146,7 +146,7 @@ def test_packed_factors_of_k_groups(rng):
     assert torch.equal(d, expected)
 
 
-# What is no tensor
+# Arguments that are not tensors
 
 
 @pytest.fixture

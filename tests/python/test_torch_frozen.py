@@ -1,4 +1,4 @@
-"""Layers of tilewright.torch that are frozen: one fp8 copy of W for all calls, eager and compiled, until it is made anew."""
+"""Frozen layers of tilewright.torch: one fp8 copy of W serves all calls, eager and compiled, until it is refreshed."""
 
 import copy
 
@@ -34,7 +34,7 @@ def test_the_copy_stays_until_it_is_made_anew(grouped, recipe, mode, device):
         places = [layer.frozen_values.data_ptr(), layer.frozen_scales.data_ptr()]
         assert torch.equal(layer(*given), first)
     with torch.no_grad():
-        layer.weight.mul_(2)  # counted, but nobody looks
+        layer.weight.mul_(2)  # torch counts it, but nothing checks
         assert torch.equal(layer(*given), first)
         layer.refresh()
         assert [layer.frozen_values.data_ptr(), layer.frozen_scales.data_ptr()] == places

@@ -45,7 +45,7 @@ def sharded(recipe, **options):
 
 
 def losses(model, rank, kept=None):
-    """Of each step of SGD, each on other tokens."""
+    """The results of each step of SGD, each with other tokens."""
     optimizer, found, kept = torch.optim.SGD(model.parameters(), lr=0.5), [], [] if kept is None else kept
     for step in range(STEPS):
         with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor) or tensor, lambda tensor: tensor):

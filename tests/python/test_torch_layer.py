@@ -149,7 +149,7 @@ def test_gradients_of_the_bias_of_groups(dtype, device):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("sizes", [(1, 0, 127, 129), (0, 0, 5), (1300,), (0, 40, 0), (128, 128, 513, 1), (300, 0, 700), (0,), ()])
 def test_sums_of_groups_are_rounded_once_and_spoil_no_other_group(sizes, dtype):
-    """Tokens of no group count nowhere, and a NaN in its own group alone."""
+    """Tokens of no group have no effect, and a NaN affects only its own group."""
     ends, n = np.cumsum(sizes, dtype=int).tolist(), 33
     dy = normal(sum(sizes) + 3, n, dtype=dtype)
     dy[:2] *= 2.0**20

@@ -100,7 +100,7 @@ def test_no_forward_mode_gradients(of):
 
 
 def test_no_second_derivatives():
-    """Not zeros in silence, whichever way they are asked for."""
+    """Second derivatives are refused, and never silently zero."""
     x, w = normal(8, K), normal(N, K, seed=1)
     loss = lambda x, w: linear(x, w).square().sum()
     for second in (
@@ -116,7 +116,7 @@ def test_no_second_derivatives():
 
 @pytest.mark.parametrize("kind", ["eager", "operator", "compiled"])
 def test_no_second_derivatives_by_autograd_either(kind):
-    """Also where torch would take a gradient that is None as zero: backward says at once that it is no node of a graph."""
+    """Also where torch would take a gradient of None for zero. Backward raises at once, because it is not differentiable."""
     torch._dynamo.reset()
     w, x = normal(N, K, seed=1).requires_grad_(), normal(8, K).requires_grad_()
     run = (lambda x: linear(x, w)) if kind != "compiled" else torch.compile(lambda x: linear(x, w), backend="eager", fullgraph=True)

@@ -47,7 +47,7 @@ def test_forward_is_a_function_of_the_weight_that_is_there(grouped, how):
 
 
 def test_backward_uses_the_copy_of_its_own_forward():
-    """Of microbatches in flight, each with the weights that it was called with."""
+    """The results of microbatches in flight, each with the weights of its call."""
     layer, x, dy = Linear(64, 64, bias=False, recipe="row"), normal(8, 64), normal(8, 64, seed=1)
     before = [x.clone().requires_grad_() for _ in range(3)]
     results = []
