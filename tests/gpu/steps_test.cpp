@@ -21,7 +21,7 @@ constexpr const char* recipes[] = {"row:mxfp8",          "tensor:mxfp8",   "1x12
                                    "bf16:mxfp8",         "bf16:e5m2.1x32", "nvfp4:mxfp8", "mxfp8:nvfp4",
                                    "mxfp8:128x128.ue8m0"};
 
-/// bf16 is read along k alone, and so are the codes of weights that are packed by the call.
+/// bf16, and values of weights that the call packs, are read only K-major.
 bool is_served(const Recipe& recipe, Layout layout) {
     const bool a_along_m = layout == Layout::tn || layout == Layout::tt;
     const bool b_along_n = layout == Layout::nn || layout == Layout::tn;

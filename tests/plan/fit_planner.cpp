@@ -49,7 +49,7 @@ constexpr std::array parameters{
     Parameter{"written_byte", &Model::written_byte, 1.0, 2.0},
 };
 
-/// What a record does not hold was thought slower than what it holds, and is taken for this much slower than the best.
+/// Candidates that a record lacks were expected to be slower. They count as this much slower than the best one.
 constexpr double unmeasured_slower = 0.08;
 /// Two predictions that differ by less than this are as good as equal: so the loss is smooth.
 constexpr double indifference = 0.01;

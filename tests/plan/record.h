@@ -39,7 +39,7 @@ struct Verdict {
 /// The candidate that the model thinks fastest, as `explain` does without tuned rows and hints.
 Verdict judge(const RecordedShape& shape, const Model& model);
 
-/// What runs where there are no tuned rows.
+/// The choice without tuned rows.
 Verdict judge_planner(const RecordedShape& shape);
 
 }  // namespace tilewright::planner

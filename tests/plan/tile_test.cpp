@@ -112,7 +112,7 @@ TEST(Tile, PromotionIntervalsAreThoseOfTheCanonicalOrder) {
             const bool packed = is_mxfp4(recipe.b) || is_nvfp4(recipe.b);
             const WeightKind weights = packed ? WeightKind::packed : WeightKind::ordinary;
             if (!hopper_obstacles({.recipe = recipe, .weights = weights}).empty()) continue;  // no kernel
-            if (recipe.a.values == Format::e2m1) continue;  // decoded before: another recipe's kernel
+            if (recipe.a.values == Format::e2m1) continue;  // decoded first, so another recipe's kernel runs
             if (packed && accumulation == Accumulation::unpromoted) continue;  // validation refuses it
             planner::Workload work;
             work.geometry.b.packed.given = packed;

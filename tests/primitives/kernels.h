@@ -95,7 +95,7 @@ __global__ void multiply_transposed_box(const __grid_constant__ PrimitiveArgumen
     for (int i = 0; i < 32; ++i) store_global(arguments.out + thread_index() * 32 + i, d[i]);
 }
 
-/// What a warp has staged, stored at (x, y).
+/// Stores the staged values of a warp at (x, y).
 TILEWRIGHT_DEVICE void store_staged(const PrimitiveArguments& arguments, const PrimitiveShared& shared) {
     fence_async_proxy();
     sync_warp();
