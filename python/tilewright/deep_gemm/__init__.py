@@ -1,4 +1,4 @@
-"""A drop-in for DeepGEMM's Python API, for torch tensors on Hopper GPUs and on the CPU::
+"""A drop-in for DeepGEMM's Python API, for torch tensors on Hopper GPUs and on the CPU:
 
     import tilewright.deep_gemm as deep_gemm
 

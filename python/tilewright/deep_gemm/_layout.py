@@ -35,16 +35,17 @@ def transform_sf_into_required_layout(
 ) -> Tensor:
     """Scale factors in the layout that products read with the least work. Optional: products accept any strides.
 
-    | sf | granularity | result |
-    |---|---|---|
-    | float32 [.., ceil(mn / gran_mn), ceil(k / gran_k)] | 1 x 128 | float32, MN-major, aligned columns |
-    | float32 | 128 x 128 | sf itself |
-    | float32 | 1 x 32 | int32 with four UE8M0 each, MN-major; factors that are not powers of two become NaN |
-    | float32, disable_ue8m0_cast | 1 x 32 | float32, MN-major |
-    | int32 [.., mn, ceil(k / (4 gran_k))], four UE8M0 each | 1 x 128, 1 x 32 | int32, MN-major |
+    Float32 factors are [.., ceil(mn / gran_mn), ceil(k / gran_k)]. Int32 factors hold four UE8M0 each and are
+    [.., mn, ceil(k / (4 gran_k))]. The result depends on dtype and granularity:
+
+    - float32, 1 x 128: float32, MN-major with aligned columns.
+    - float32, 128 x 128: sf itself.
+    - float32, 1 x 32: int32 with four UE8M0 each, MN-major. Factors that are not powers of two become NaN.
+    - float32, 1 x 32, with disable_ue8m0_cast: float32, MN-major.
+    - int32, 1 x 128 or 1 x 32: int32, MN-major.
 
     Args:
-        sf: scale factors of an operand [mn, k], with the shape of the table. With groups the shape is [num_groups, ..].
+        sf: scale factors of an operand [mn, k], with the shape above. With groups the shape is [num_groups, ..].
         mn: rows of the operand.
         k: columns of the operand.
         recipe: (gran_mn, gran_k), or (gran_m, gran_n, gran_k) with is_sfa.
@@ -54,7 +55,7 @@ def transform_sf_into_required_layout(
         psum_layout: without effect. DeepGEMM has it.
 
     Returns:
-        The factors in the layout of the table; sf itself if it has that layout.
+        The factors in the layout above; sf itself if it has that layout.
 
     Raises:
         InvalidCall: sf has another shape, dtype or granularity.

@@ -1,17 +1,7 @@
 """Dense products. They write into d and return None. c is added in float32, and may be d itself.
 
-Arguments of the FP8 products:
-
-- a: (e4m3 [m, k], float32 [m, ceil(k / 128)]).
-- b: (e4m3 [n, k], float32 [ceil(n / 128), ceil(k / 128)]), or factors [n, ceil(k / 128)] with recipe=(1, 1, 128).
-- d: [m, n] of bf16 or f32.
-- c: like d, or None (default).
-- recipe: granularity (gran_m, gran_n, gran_k) of the factors. Default: (1, 128, 128), or (1, 1, 128) with int32 factors of b.
-- recipe_a, recipe_b: instead of recipe, the granularity (gran_mn, gran_k) of each operand.
-- compiled_dims (letters from m, n and k), disable_ue8m0_cast (bool): checked, without effect.
-- alpha: from DeepGEMM 2.8.0; None or 1 on Hopper.
-
-In the nn, tn and tt forms b, both, or a are the transposed views. Factors are transposed with their values.
+`fp8_fp4_gemm_nt` describes the arguments. In the nn, tn and tt forms b, both, or a are the transposed views. Factors are
+transposed with their values.
 
 A GPU reads one MN-major operand in place, if its row pitch is a multiple of 16 bytes. A call with two MN-major operands, as
 in tn, first copies the smaller one to K-major. An operand with another pitch is copied too. The copies use torch's allocator.
@@ -37,10 +27,25 @@ def fp8_fp4_gemm_nt(
     recipe: Recipe = None, recipe_a: Recipe = None, recipe_b: Recipe = None,
     compiled_dims: str = "nk", disable_ue8m0_cast: bool = False, alpha: float | None = None,
 ) -> None:  # fmt: skip
-    """d = c + a @ b.T, with a [m, k] and b [n, k].
+    """d = c + a @ b.T, for FP8 or FP4 operands with scale factors.
 
-    b may be `tilewright.PackedWeights`; recipe_b is then ignored. b may also be FP4, two values per byte, with
-    recipe_b=(1, 32). On a GPU each call packs unpacked FP4 weights, or their factors, so that PackedWeights are faster.
+    Args:
+        a: FP8 [m, k] and factors. They are float32 [m, ceil(k / 128)], or int32 [m, ceil(k / 512)] with four packed UE8M0.
+        b: FP8 [n, k] and factors [ceil(n / 128), ceil(k / 128)]. With recipe=(1, 1, 128) factors are [n, ceil(k / 128)]. Or
+            `tilewright.PackedWeights`, with which recipe_b is ignored. Or FP4, two values per byte, with recipe_b=(1, 32). On
+            a GPU each call packs unpacked FP4 weights, or their factors, so that PackedWeights are faster.
+        d: [m, n] of bf16 or f32.
+        c: like d, or None (default). It is added in float32, and may be d itself.
+        recipe: granularity (gran_m, gran_n, gran_k) of the factors. Default: (1, 128, 128), or (1, 1, 128) if b has int32
+            factors.
+        recipe_a: granularity (gran_m, gran_k) of a. Only together with recipe_b and without recipe.
+        recipe_b: granularity (gran_n, gran_k) of b.
+        compiled_dims: letters from m, n and k. Without effect.
+        disable_ue8m0_cast: True or False. Without effect.
+        alpha: None or 1 on Hopper. DeepGEMM 2.8.0 has it.
+
+    Raises:
+        InvalidCall: a wrong call, with each wrong operand. Nothing is written then.
     """
     if _packed.is_packed(b):
         check_unused(compiled_dims, disable_ue8m0_cast)
@@ -59,7 +64,7 @@ def fp8_fp4_gemm_nn(
     recipe: Recipe = None, recipe_a: Recipe = None, recipe_b: Recipe = None,
     compiled_dims: str = "nk", disable_ue8m0_cast: bool = False, alpha: float | None = None,
 ) -> None:  # fmt: skip
-    """d = c + a @ b, with b [k, n] and factors of b [ceil(k / 128), ceil(n / 128)]."""
+    """d = c + a @ b, with b [k, n] and its factors [ceil(k / 128), ceil(n / 128)]. See `fp8_fp4_gemm_nt`."""
     (values_a, sf_a), (values_b, sf_b) = pair("a", a), pair("b", b)
     check_unused(compiled_dims, disable_ue8m0_cast)
     if alpha is not None:
@@ -72,7 +77,7 @@ def fp8_fp4_gemm_tn(
     recipe: Recipe = None, recipe_a: Recipe = None, recipe_b: Recipe = None,
     compiled_dims: str = "mn", disable_ue8m0_cast: bool = False, alpha: float | None = None,
 ) -> None:  # fmt: skip
-    """d = c + a.T @ b, with a [k, m], b [k, n] and their factors transposed too."""
+    """d = c + a.T @ b, with a [k, m], b [k, n] and their factors transposed too. See `fp8_fp4_gemm_nt`."""
     (values_a, sf_a), (values_b, sf_b) = pair("a", a), pair("b", b)
     check_unused(compiled_dims, disable_ue8m0_cast)
     if alpha is not None:
@@ -85,7 +90,7 @@ def fp8_fp4_gemm_tt(
     recipe: Recipe = None, recipe_a: Recipe = None, recipe_b: Recipe = None,
     compiled_dims: str = "mn", disable_ue8m0_cast: bool = False, alpha: float | None = None,
 ) -> None:  # fmt: skip
-    """d = c + a.T @ b.T, with a [k, m], b [n, k] and the factors of a transposed too."""
+    """d = c + a.T @ b.T, with a [k, m], b [n, k] and the factors of a transposed too. See `fp8_fp4_gemm_nt`."""
     (values_a, sf_a), (values_b, sf_b) = pair("a", a), pair("b", b)
     check_unused(compiled_dims, disable_ue8m0_cast)
     if alpha is not None:

@@ -159,7 +159,8 @@ def k_grouped_fp8_gemm_nt_contiguous(
         grouped_layout: int32 [groups], the k of each group on the device of a. May be omitted with ks_cpu.
         c: like d, or None. May be d itself.
         recipe: granularity of the factors; default (1, 1, 128).
-        ks, ks_tensor: older names of ks_cpu and grouped_layout.
+        ks: ks_cpu, by its older name.
+        ks_tensor: grouped_layout, by its older name.
     """
     check_unused(compiled_dims, False, use_psum_layout)
     numbers = _ks("k_grouped_fp8_gemm_nt_contiguous", ks_cpu, ks, use_psum_layout)

@@ -1,7 +1,7 @@
 """Linear layers for torch with fp8 products in forward, dgrad and wgrad.
 
 `Linear` and `linear` are dense. `GroupedLinear` and `grouped_linear` multiply tokens by the weights of their expert.
-The calls are the same on the CPU and on Hopper GPUs::
+The calls are the same on the CPU and on Hopper GPUs:
 
     y = grouped_linear(x, w, ends, recipe="1x128")      # x [tokens, K], w [groups, N, K], ends [groups]
     layer = GroupedLinear(groups, K, N, recipe="row")   # a module with its own weights

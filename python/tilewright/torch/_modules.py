@@ -183,10 +183,13 @@ class Linear(_QuantizedModule):
     """A linear layer like torch.nn.Linear whose forward, dgrad and wgrad are fp8 products: y = x W^T + b.
 
     The call `layer(x)` maps x [..., in_features] (float32, bfloat16 or float16) to y [..., out_features] in the dtype of x.
-    Weights stay in float32 or bfloat16, and each forward quantizes them::
+    Weights stay in float32 or bfloat16, and each forward quantizes them:
 
         layer = tilewright.torch.Linear(4096, 14336, device="cuda", dtype=torch.bfloat16)
         layer(x).sum().backward()
+
+    For inference, `freeze()` quantizes the weight once for all calls. Call `refresh()` after a write to the weight, and
+    `unfreeze()` to train again.
 
     Args:
         in_features: K, the columns of x.
@@ -204,7 +207,6 @@ class Linear(_QuantizedModule):
         weight: Parameter [out_features, in_features]. If it has an attribute `main_grad` (float32 or bfloat16, same shape),
             dW is added to that buffer. See `grouped_linear`.
         bias: Parameter [out_features], or None.
-        is_frozen: whether calls use the fp8 copy made by `freeze()`.
 
     Raises:
         ValueError: a wrong option here, or a wrong x in a call. The message names it, as in `linear`.
@@ -237,10 +239,13 @@ class GroupedLinear(_QuantizedModule):
 
     The call `layer(x, ends)` maps x [tokens, in_features], sorted by expert, to y [tokens, out_features] in the dtype of x.
     The ends, int32 or int64 [groups], are the cumulative end tokens of the experts. Experts may have any number of tokens,
-    and nothing is padded::
+    and nothing is padded:
 
         experts = tilewright.torch.GroupedLinear(8, 2048, 7168, device="cuda", dtype=torch.bfloat16)
         y = experts(x, torch.cumsum(tokens_per_expert, 0))
+
+    For inference, `freeze()` quantizes the weight once for all calls. Call `refresh()` after a write to the weight, and
+    `unfreeze()` to train again.
 
     Args:
         groups: the number of experts.
@@ -259,7 +264,6 @@ class GroupedLinear(_QuantizedModule):
         weight: Parameter [groups, out_features, in_features]. If it has an attribute `main_grad` (float32 or bfloat16, same
             shape), dW is added to that buffer. See `grouped_linear`.
         bias: Parameter [groups, out_features], or None.
-        is_frozen: whether calls use the fp8 copy made by `freeze()`.
 
     Raises:
         ValueError: a wrong option here, or a wrong x or ends in a call. The message names it, as in `grouped_linear`.

@@ -15,7 +15,7 @@ GRADIENT_FORMATS = ("e4m3", "e5m2")
 class LayerRecipe:
     """The scaling of each operand of the three products, by the names of `tilewright.Quantized`.
 
-    Attributes:
+    Args:
         activations: X in forward, along K. Forward is Y = X W^T.
         weights: W in forward, along K.
         gradients: dY in dgrad, along N. Dgrad is dX = dY W.
@@ -38,7 +38,7 @@ class LayerRecipe:
 
     @property
     def dgrad_layout(self) -> Layout:
-        """The layout of W in dgrad: "nn" for values [N, K], "nt" for values [K, N]."""
+        """The layout of W in dgrad, which is "nn" for values [N, K] and "nt" for values [K, N]."""
         return "nn" if self.backward_weights is None else "nt"
 
 

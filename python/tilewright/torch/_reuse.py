@@ -64,7 +64,7 @@ _STORES: ContextVar[tuple[_Store, ...]] = ContextVar("tilewright.torch.reuse_wei
 
 
 class reuse_weights:  # noqa: N801: a context, named as torch.no_grad is
-    """A context in which each weight is quantized once, by the first call that uses it::
+    """A context in which each weight is quantized once, by the first call that uses it:
 
         with tilewright.torch.reuse_weights():
             for x, target in microbatches:

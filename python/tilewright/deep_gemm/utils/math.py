@@ -40,7 +40,7 @@ def align(x: int, y: int) -> int:
 
 
 def ceil_to_ue8m0(x: Tensor) -> Tensor:
-    """The smallest power of two that is at least |x|, as float32, from 2^-126 to 2^127."""
+    """The smallest power of two that is at least abs(x), as float32, from 2^-126 to 2^127."""
     bits = x.abs().float().view(torch.int32)
     rounded_up = (bits >> 23) + (bits & _MANTISSA != 0)
     return (rounded_up.clamp(1, 254) << 23).view(torch.float32)
