@@ -27,7 +27,8 @@ nb::object converted(const Function& function, nb::handle value) {
 std::string range_text(std::int64_t low, std::int64_t high) {
     if (low == std::numeric_limits<std::int64_t>::min()) return "a 64-bit integer";
     const bool open = high >= std::numeric_limits<std::int32_t>::max();
-    return "an integer from " + std::to_string(low) + (open ? " up" : " to " + std::to_string(high));
+    if (open) return "an integer of at least " + std::to_string(low);
+    return "an integer from " + std::to_string(low) + " to " + std::to_string(high);
 }
 
 }  // namespace

@@ -148,7 +148,9 @@ std::vector<Finding> Call::in_callers_words(const std::vector<Finding>& found) c
             *text = with_word(std::move(*text), "d", "out");
             if (a_is_array_) *text = with_word(std::move(*text), "a.values", "a");
             if (b_is_array_) *text = with_word(std::move(*text), "b.values", "b");
-            for (const auto& [ours, theirs] : keywords) *text = with_word(std::move(*text), ours, theirs);
+        }
+        for (const auto& [ours, theirs] : keywords) {
+            finding.operand = with_word(std::move(finding.operand), ours, theirs);
         }
         (about_d && own_result_ ? about_own_result : renamed).push_back(std::move(finding));
     }

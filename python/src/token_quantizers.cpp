@@ -8,6 +8,7 @@
 #include <tilewright/quantize_tokens.h>
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tilewright::python {
@@ -127,8 +128,14 @@ void allocate(nb::handle x, const TokenSource& source, Side& rows, Side& columns
 std::vector<Finding> in_python_words(std::vector<Finding> findings) {
     for (Finding& finding : findings) {
         std::string& operand = finding.operand;
-        if (operand.rfind("source.", 0) == 0) operand.erase(0, 7);
+        for (std::string* text : {&operand, &finding.given, &finding.expected, &finding.advice}) {
+            constexpr std::string_view prefix = "source.";
+            const std::size_t at = text->find(prefix);
+            if (at != std::string::npos) text->erase(at, prefix.size());
+        }
         for (const std::string side : {"rows", "columns"}) {
+            const bool is_unnamed = operand == side + ".values" && finding.given == "nothing";
+            if (is_unnamed || operand == side + ".granularity") operand = side;
             if (operand == side + ".token_factors") operand = side + "_token_factors";
             if (operand == side + ".feature_factors") operand = side + "_feature_factors";
         }

@@ -72,8 +72,9 @@ Tensor placed_scales(const Operand& operand, ScaleLayout layout) {
         case Granularity::block_1x32: return scales;  // packed with their values
         case Granularity::block_1x128: break;
         default:
-            throw Error(fmt::format("scales of {}: the GPU takes tensor, row, 1x128 and 128x128; use --backend cpu",
-                                    name(operand.granularity)));
+            throw Error(
+                fmt::format("scales: got {}; expected tensor, row, 1x128 or 128x128 on a GPU. Use --backend cpu",
+                            name(operand.granularity)));
     }
     if (layout != ScaleLayout::m) return scales;
     const int rows = scales.shape.rank() - 2;
@@ -87,7 +88,7 @@ Tensor placed_scales(const Operand& operand, ScaleLayout layout) {
 void require_fp8(const Tensor& values) {
     if (bits(values.format) == 8) return;
     throw Error(fmt::format(
-        "values of {}: the GPU takes e4m3 and e5m2, and bf16 and FP4 next to FP4 weights; use --backend cpu",
+        "values: got {}; expected e4m3 or e5m2, or bf16 or FP4 with FP4 weights, on a GPU. Use --backend cpu",
         name(values.format)));
 }
 

@@ -35,7 +35,7 @@ struct GateReport {
     double ratio = 0;  // error / bound; gates 1 and 2: 1 if bits differ
 
     bool pass() const { return failed == 0; }
-    /// "running bound: 27 of 16384 failed; worst group 0, row 3, column 17: 1.25 given, 1.5 expected, error ..."
+    /// "running bound: 27 of 16384 failed; worst group 0, row 3, column 17: got 1.25, exact 1.5, error ..."
     std::string text() const;
 };
 

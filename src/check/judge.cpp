@@ -57,10 +57,10 @@ std::string GateReport::text() const {
     }
     if (gate != Gate::running_bound) {
         if (failed == 0) return fmt::format("{}: {}", name(gate), verdict);
-        return fmt::format("{}: {}; first {}: {:.9g} given, {:.9g} expected", name(gate), verdict, where, given,
+        return fmt::format("{}: {}; first {}: got {:.9g}; expected {:.9g}", name(gate), verdict, where, given,
                            expected);
     }
-    return fmt::format("{}: {}; worst {}: {:.9g} given, {:.9g} exact, error {:.3g}, bound {:.3g}, ratio {:.3g}",
+    return fmt::format("{}: {}; worst {}: got {:.9g}, exact {:.9g}, error {:.3g}, bound {:.3g}, ratio {:.3g}",
                        name(gate), verdict, where, given, expected, error, bound, ratio);
 }
 

@@ -17,12 +17,12 @@ BackendStatus hopper_status(const cuda::Probe& found) {
         status.why = found.driver.problem;
         status.advice = found.driver.advice;
     } else if (found.gpus.empty()) {
-        status.why = "the driver sees no GPU";
-        status.advice = "see what `nvidia-smi` lists; in a container start it with the GPUs, e.g. --gpus all";
+        status.why = "the driver finds no GPU";
+        status.advice = "run `nvidia-smi`; in a container, start it with the GPUs, e.g. --gpus all";
     } else if (gpu == found.gpus.end()) {
         const cuda::Gpu& first = found.gpus.front();
         status.why = fmt::format("{} has compute capability {}.{}", first.name, first.major, first.minor);
-        status.advice = "its kernels need capability 9.0: an H100, H200 or GH200";
+        status.advice = "the kernels need compute capability 9.0 (H100, H200, GH200)";
     } else {
         status.available = true;
         status.device = fmt::format("{}, {} SMs", gpu->name, gpu->multiprocessors);

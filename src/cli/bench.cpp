@@ -68,9 +68,9 @@ bool bench_on_gpu(const BenchArguments& arguments, const std::vector<bench::Benc
 bool bench_on_cpu(const BenchArguments& arguments, const std::vector<bench::BenchShape>& shapes, Backend backend,
                   const std::string& device) {
     if (arguments.settings.overlap)
-        throw UsageError("bench: --overlap times launches on a GPU; with the backend cpu, leave it out");
+        throw UsageError("bench: --overlap needs the hopper backend; omit it with --backend cpu");
     if (arguments.settings.sustained)
-        throw UsageError("bench: --sustained loads a GPU; with the backend cpu, leave it out");
+        throw UsageError("bench: --sustained needs the hopper backend; omit it with --backend cpu");
     std::vector<bench::Run> runs;
     for (const bench::Settings& settings : all_settings(arguments, backend)) {
         runs.push_back({.settings = settings,
@@ -106,39 +106,40 @@ void add_cpu_options(CLI::App& command, BenchArguments& arguments) {
         ->check(one_of("arithmetic", arithmetic_words()))
         ->transform(arithmetic_word)
         ->capture_default_str();
-    command.add_option("--threads", arguments.settings.threads, "CPU threads; 0: OpenMP's own choice")
+    command.add_option("--threads", arguments.settings.threads, "CPU threads (0: OpenMP's default)")
         ->check(whole_number(0, most_int));
-    command.add_flag("--warm", arguments.settings.warm, "CPU: leave the caches as they are between calls");
+    command.add_flag("--warm", arguments.settings.warm, "CPU: do not empty the caches between calls");
 }
 
 void add_hot_option(CLI::App& command, BenchArguments& arguments) {
     command
         .add_option("--hot", arguments.hot,
-                    "The first group has so many times the rows (k-grouped: the k) of each other one; 1: all have the "
-                    "same. Without it they vary by 30 %")
+                    "Make the first group N times as large as each other group (rows; k-grouped: k); 1 makes all "
+                    "equal. Default: sizes vary by 30 %")
         ->check(whole_number(1, most_int));
 }
 
 /// What decides which kernel runs, as well as the shape.
 void add_choice_options(CLI::App& command, BenchArguments& arguments) {
-    command.add_option("--tile", arguments.tile, "GPU: this tile and not the planner's, e.g. '256x128x128 stages=4'");
-    command.add_flag("--no-tuned-rows", arguments.model_alone, "GPU: the planner's choice by its model alone");
+    command.add_option("--tile", arguments.tile,
+                       "GPU: use this tile instead of the planner's, e.g. '256x128x128 stages=4'");
+    command.add_flag("--no-tuned-rows", arguments.model_alone,
+                     "GPU: let the planner use only its model, without tuned rows");
     // `tune` has no such option: its rows hold for calls that need not be invariant.
-    command.add_flag("--invariant", arguments.invariant, "GPU: bits that depend on an element's row and column only");
+    command.add_flag("--invariant", arguments.invariant,
+                     "GPU: make the bits of an element depend only on its row and column");
 }
 
 }  // namespace
 
 void add_bench(CLI::App& program) {
-    CLI::App* command =
-        program.add_subcommand("bench", "Time a call, and compare it with the least time the machine could take");
+    CLI::App* command = program.add_subcommand("bench", "Time a call and compare it with the machine's lower bound");
     command->footer(
-        "Every result is checked before it is timed. Operands are random; the caches are emptied before each call.\n\n"
-        "Example:\n  tilewright bench --suite deepseek-v3 --peers\n"
-        "  tilewright bench --op m_grouped_offsets --groups 8 --m 64 --n 4096 --k 7168 --recipe row:row,mxfp8:mxfp4 "
-        "--json times.jsonl\n  tilewright bench --op m_grouped_offsets --groups 8 --m 2048 --n 7168 --k 2048 --hot 30\n"
-        "  tilewright bench --backend hopper --suite peers --peers --recipe 1d2d\n"
-        "  tilewright bench --suite peers --m 4096 --sustained --peers");
+        "Checks every result before timing it. Operands are random; caches are emptied before each call.\n\nExample:\n "
+        " tilewright bench --suite deepseek-v3 --peers\n  tilewright bench --op m_grouped_offsets --groups 8 --m 64 "
+        "--n 4096 --k 7168 --recipe row:row,mxfp8:mxfp4 --json times.jsonl\n  tilewright bench --op m_grouped_offsets "
+        "--groups 8 --m 2048 --n 7168 --k 2048 --hot 30\n  tilewright bench --backend hopper --suite peers --peers "
+        "--recipe 1d2d\n  tilewright bench --suite peers --m 4096 --sustained --peers");
     const auto arguments = std::make_shared<BenchArguments>();
     add_shape_options(*command, *arguments);
     add_group_options(*command, *arguments);
@@ -149,23 +150,23 @@ void add_bench(CLI::App& program) {
         ->check(one_of("backend", backend_words()))
         ->capture_default_str();
     command->add_flag("--peers", arguments->settings.peers,
-                      "Also time peers in the same run: OpenBLAS's sgemm on f32; GPU: cuBLASLt, its grouped product "
-                      "too, and up to 64 rows a stream of B's values through TMA");
+                      "Also time the baselines in the same run. CPU: OpenBLAS sgemm on f32. GPU: cuBLASLt, also "
+                      "grouped, and up to 64 rows a TMA stream of B's values");
     command->add_option("--json", arguments->json_path,
-                        "Write one JSON object a line to this file (-: to stdout only); GPU: append them to it");
+                        "Write one JSON object per line to this file (-: only to stdout); GPU: append");
     add_choice_options(*command, *arguments);
-    CLI::Option* overlap = command->add_flag(
-        "--overlap", arguments->settings.overlap,
-        "GPU: also time calls in a row, one after another and overlapping (programmatic dependent launch)");
+    CLI::Option* overlap =
+        command->add_flag("--overlap", arguments->settings.overlap,
+                          "GPU: also time calls in sequence, with and without overlap (programmatic dependent launch)");
     command
         ->add_flag(
             "--sustained", arguments->settings.sustained,
-            "GPU: TFLOP/s, watts (by NVML) and pJ per FLOP under continuous load instead; --peers: cuBLASLt's too")
+            "GPU: measure TFLOP/s, watts (NVML) and pJ per FLOP under continuous load; with --peers also cuBLASLt")
         ->excludes(overlap);
     command
         ->add_option("--seconds", arguments->seconds,
-                     "CPU: begin no call after this much time of one shape (2); --sustained: so much load, after as "
-                     "much to warm up (4)")
+                     "CPU: start no call of a shape after N seconds (default 2); with --sustained: measure for N "
+                     "seconds after N seconds of warm-up (default 4)")
         ->check(CLI::PositiveNumber);
     add_gpu_options(*command, *arguments);
     add_cpu_options(*command, *arguments);

@@ -39,17 +39,13 @@ bench::BenchShape explicit_shape(const BenchArguments& arguments, Grouping group
 /// What --hot makes of a shape.
 bench::BenchShape hot_shape(const bench::BenchShape& shape, std::int64_t times, const std::string& command) {
     if (shape.grouping == Grouping::dense || shape.grouping == Grouping::batched) {
-        throw UsageError(
-            fmt::format("{}: --hot shares rows or k among groups, of which {} has none to share; name a "
-                        "grouped --op",
-                        command, name(shape.grouping)));
+        throw UsageError(fmt::format("{}: --hot needs groups that share rows or k; {} has none. Choose a grouped --op",
+                                     command, name(shape.grouping)));
     }
     bench::BenchShape hot = bench::with_hot_group(shape, times);
     if (shape.grouping == Grouping::m_grouped_masked && hot.sizes.front() > shape.max_m) {
-        throw UsageError(
-            fmt::format("{}: --hot {} gives a group {} rows, for which --max-m has no room: {}; make it "
-                        "that many",
-                        command, times, hot.sizes.front(), shape.max_m));
+        throw UsageError(fmt::format("{}: --hot {} gives a group {} rows, but --max-m is {}; increase --max-m", command,
+                                     times, hot.sizes.front(), shape.max_m));
     }
     return hot;
 }
@@ -86,11 +82,13 @@ std::vector<bench::BenchShape> shapes_of_suite(const BenchArguments& arguments, 
     if (arguments.suite == peers_suite || arguments.suite == ragged_suite) {
         std::vector<bench::BenchShape> shapes = chosen_peer_shapes(arguments.suite, groupings, arguments.m);
         if (!shapes.empty()) return shapes;
-        throw UsageError(fmt::format("{}: {} has these rows: {}", command, arguments.suite, rows_of(arguments.suite)));
+        throw UsageError(
+            fmt::format("{}: {} has only these rows: {}", command, arguments.suite, rows_of(arguments.suite)));
     }
     const std::vector<std::int64_t> rows = arguments.m.empty() ? std::vector<std::int64_t>{1, 32, 512} : arguments.m;
     std::vector<bench::BenchShape> shapes = bench::suite_shapes(arguments.suite, groupings, rows, arguments.groups);
-    if (shapes.empty()) throw UsageError(command + ": " + arguments.suite + " has no experts, so only --op dense");
+    if (shapes.empty())
+        throw UsageError(command + ": " + arguments.suite + " has no experts and runs only with --op dense");
     return shapes;
 }
 
@@ -103,7 +101,8 @@ measure::Flush parse_flush(const std::string& word) {
 std::optional<PlannedTile> named_tile(const std::string& text) {
     if (text.empty()) return std::nullopt;
     const std::optional<PlannedTile> tile = parse_tile(text);
-    if (!tile) throw UsageError(fmt::format("bench: '{}' is no tile; one reads '256x128x128 stages=4'", text));
+    if (!tile)
+        throw UsageError(fmt::format("bench: --tile: got '{}'; expected a tile such as '256x128x128 stages=4'", text));
     return tile;
 }
 
@@ -140,13 +139,13 @@ std::vector<Grouping> chosen_groupings(const BenchArguments& arguments) {
 std::vector<bench::BenchShape> chosen_shapes(const BenchArguments& arguments, const std::string& command) {
     const bool sized = !arguments.m.empty() && arguments.n > 0 && arguments.k > 0;
     if (arguments.suite.empty() && !sized) {
-        throw UsageError(command + ": name a --suite (" + output::joined(all_suites()) + ") or give --m, --n and --k");
+        throw UsageError(command + ": expected --suite (" + output::joined(all_suites()) + ") or --m, --n and --k");
     }
     if (!arguments.suite.empty() && (arguments.n > 0 || arguments.k > 0)) {
-        throw UsageError(command + ": --suite has its own n and k; leave out either it or --n and --k");
+        throw UsageError(command + ": --suite sets n and k; omit --suite, or --n and --k");
     }
     if (!arguments.suite.empty() && arguments.hot > 0) {
-        throw UsageError(command + ": --suite has its own sizes of groups; with --hot give --m, --n and --k");
+        throw UsageError(command + ": --suite sets the sizes of groups; with --hot pass --m, --n and --k");
     }
     const std::vector<Grouping> groupings = chosen_groupings(arguments);
     if (!arguments.suite.empty()) return shapes_of_suite(arguments, groupings, command);
@@ -162,74 +161,77 @@ std::vector<bench::BenchShape> chosen_shapes(const BenchArguments& arguments, co
 
 void add_shape_options(CLI::App& command, BenchArguments& arguments) {
     command
-        .add_option(
-            "--suite", arguments.suite,
-            "The layers of a model, or the shapes of a peers' table (with --op): " + output::joined(all_suites()))
+        .add_option("--suite", arguments.suite,
+                    "Layers of a model, or shapes of a table of peers (with --op): " + output::joined(all_suites()))
         ->check(one_of("suite", all_suites()));
     command
-        .add_option("--m", arguments.m,
-                    "Rows of A, mean rows of a group; several are allowed (suites: 1,32,512; peers: all it has)")
+        .add_option(
+            "--m", arguments.m,
+            "Rows of A, or mean rows per group; a list is allowed (default for suites: 1,32,512; for peers: all)")
         ->check(whole_number(0))
         ->delimiter(',');
     command.add_option("--n", arguments.n, "Columns of D")->check(whole_number(1));
-    command.add_option("--k", arguments.k, "The contraction; k-grouped: its mean")->check(whole_number(1));
+    command.add_option("--k", arguments.k, "Contraction size; k-grouped: its mean per group")->check(whole_number(1));
 }
 
 void add_group_options(CLI::App& command, BenchArguments& arguments) {
-    command.add_option("--op", arguments.operations, "What is multiplied (dense): " + output::joined(grouping_words()))
+    command.add_option("--op", arguments.operations, "Operation (default dense): " + output::joined(grouping_words()))
         ->check(one_of("operation", grouping_words()))
         ->delimiter(',');
-    command.add_option("--groups", arguments.groups, "Groups, of all but dense")
+    command.add_option("--groups", arguments.groups, "Number of groups (all operations except dense)")
         ->check(whole_number(1))
         ->capture_default_str();
-    command.add_option("--max-m", arguments.max_m, "m_grouped_masked: rows there is room for (twice --m)")
+    command.add_option("--max-m", arguments.max_m, "m_grouped_masked: allocated rows per group (default twice --m)")
         ->check(whole_number(0));
 }
 
 void add_operand_options(CLI::App& command, BenchArguments& arguments) {
     command
-        .add_option("--layout", arguments.layout, "nt, nn, tn or tt; on a GPU an operand that is copied first counts")
+        .add_option("--layout", arguments.layout,
+                    "nt, nn, tn or tt; on a GPU the time includes copying an operand first")
         ->check(one_of("layout", layout_words()))
         ->capture_default_str();
     command
         .add_option("--wide-rows", arguments.settings.wide_rows,
-                    "GPU, MXFP4: the scales of one row of weights in so many differ by 2^24, next to bf16 and NVFP4 "
-                    "activations by 2^124; 0: of none")
+                    "GPU, MXFP4: give one row in N of the weights scales that differ by 2^24 (by 2^124 with bf16 and "
+                    "NVFP4 activations); 0: none")
         ->check(whole_number(0, most_int));
     command.add_flag("--unpacked", arguments.settings.unpacked,
-                     "GPU, FP4 weights: each call packs them, or prepares the scales of MXFP4 next to fp8");
+                     "GPU, FP4 weights: pack them on each call, or prepare the scales of MXFP4 with fp8 activations");
 }
 
 void add_timing_options(CLI::App& command, BenchArguments& arguments) {
     const auto known = [](const std::string& text) { return is_known_recipe(full_recipe(text)); };
     command
         .add_option("--recipe", arguments.recipes,
-                    "Recipes, e.g. row:row, mxfp8:mxfp4; 1d2d, 1d1d, tensor and row are short for the usual ones")
+                    "Recipes, e.g. row:row, mxfp8:mxfp4; 1d2d, 1d1d, tensor and row abbreviate common recipes")
         ->check(known_by("recipe", known, recipe_words()))
         ->delimiter(',')
         ->capture_default_str();
     command.add_option("--output", arguments.output, "bf16, f16 or f32")
         ->check(one_of("output", output_words()))
         ->capture_default_str();
-    command.add_option("--repeats", arguments.settings.repeats, "Calls that are timed; their median counts")
+    command.add_option("--repeats", arguments.settings.repeats, "Number of timed calls; the median is reported")
         ->check(whole_number(1, most_int))
         ->capture_default_str();
 }
 
 void add_gpu_options(CLI::App& command, BenchArguments& arguments) {
-    command.add_flag("--unpromoted", arguments.unpromoted, "GPU: sum all of k in the tensor core (tensor, row)");
+    command.add_flag("--unpromoted", arguments.unpromoted,
+                     "GPU: sum all of k in the tensor core (recipes tensor and row)");
     command
         .add_option("--flush", arguments.flush,
-                    "GPU: L2 before each call: clean (256 MB written, then read), dirty (written), none")
+                    "GPU: L2 state before each call: clean (256 MB written, then read), dirty (256 MB written) or none "
+                    "(unchanged)")
         ->check(one_of("flush", {"clean", "dirty", "none"}))
         ->capture_default_str();
     command
         .add_option("--sa-layout", arguments.scale_layout,
-                    "GPU: which scales of a 1x128 operand are neighbours in memory: those of rows (m) or along k (k)")
+                    "GPU: order of 1x128 scales in memory: scales of consecutive rows (m) or along k (k) are adjacent")
         ->check(one_of("layout of scales", {"m", "k"}))
         ->capture_default_str();
     command.add_flag("--accumulate", arguments.settings.accumulate, "GPU: D = D + A B, in place");
-    command.add_option("--sms", arguments.settings.sm_limit, "GPU: SMs that the call may use; 0: all")
+    command.add_option("--sms", arguments.settings.sm_limit, "GPU: number of SMs that a call may use (0: all)")
         ->check(whole_number(0, most_int));
 }
 

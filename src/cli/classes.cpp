@@ -19,7 +19,8 @@ struct ClassesArguments {
 std::string text_of(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
     std::string text(std::istreambuf_iterator<char>(file), {});
-    if (!file) throw std::runtime_error(path + ": cannot be read; `tilewright bench --json` writes records");
+    if (!file)
+        throw std::runtime_error(path + ": cannot be read; expected a record written by `tilewright bench --json`");
     if (!text.empty() && text.back() != '\n') text += '\n';
     return text;
 }
@@ -37,27 +38,24 @@ void classes_command(const ClassesArguments& arguments) {
             bench::class_table_text(table));
     }
     for (const std::string& run : table.left_out) output::complain("tilewright: classes: left out: {}\n", run);
-    if (table.classes.empty()) output::complain("tilewright: classes: no shape of the peers' tables in the record\n");
+    if (table.classes.empty()) output::complain("tilewright: classes: the record has no shape of the peers' tables\n");
     if (table.classes.empty() || !table.left_out.empty()) throw Reported{};
 }
 
 }  // namespace
 
 void add_classes(CLI::App& program) {
-    CLI::App* command =
-        program.add_subcommand("classes", "How fast a record of bench is next to other libraries, by class of shapes");
+    CLI::App* command = program.add_subcommand(
+        "classes", "Compare a record of `tilewright bench` with other libraries, by class of shapes");
     command->footer(
         "Other libraries' times are those of benchmarks/peers. A run is scaled by one factor, cuBLASLt's time per "
-        "tensor "
-        "on\n4096 x 4096 x 7168 in it and in theirs; where that is beyond 0.97 .. 1.03 the run is left out, and the "
-        "exit "
-        "status is 1.\n\n"
-        "Example:\n  tilewright classes benchmarks/results/h200.jsonl");
+        "tensor on\n4096 x 4096 x 7168 in it and in theirs; a run with a factor outside 0.97 to 1.03 is left out, and "
+        "the exit status is 1.\n\nExample:\n  tilewright classes benchmarks/results/h200.jsonl");
     const auto arguments = std::make_shared<ClassesArguments>();
-    command->add_option("records", arguments->records, "What `tilewright bench --json` wrote; several count as one")
+    command->add_option("records", arguments->records, "Files written by `tilewright bench --json`; several are merged")
         ->required();
     command->add_option("--json", arguments->json_path,
-                        "Also write one JSON object a line, for each class, to this file (-: only that, to stdout)");
+                        "Also write one JSON object per class to this file (-: only JSON, to stdout)");
     command->callback([arguments] { classes_command(*arguments); });
 }
 

@@ -44,29 +44,30 @@ safetensors::ConvertJob job_of(const ConvertArguments& arguments, Progress& prog
                                 }};
     if (!arguments.recipe.empty()) job.recipe = parse_operand_recipe(arguments.recipe);
     if (!arguments.pack.empty()) job.pack = arguments.pack == "fp8" ? PackedFor::fp8 : PackedFor::bf16;
-    if (!job.recipe && !job.pack) throw UsageError("convert: name a format with --to, or --pack, or both");
+    if (!job.recipe && !job.pack) throw UsageError("convert: expected --to, --pack or both");
     if (job.pack && job.recipe && job.recipe->values != Format::e2m1) {
-        throw UsageError("convert: --pack takes --to mxfp4 or nvfp4, or FP4 weights as they are");
+        throw UsageError("convert: --pack needs --to mxfp4 or nvfp4, or FP4 weights in the input");
     }
     return job;
 }
 
 /// What happened to files, of an earlier run too.
 void print_files(const safetensors::ConvertResult& result) {
-    for (const std::string& file : result.kept_files) output::print("{}: complete since an earlier run\n", file);
+    for (const std::string& file : result.kept_files)
+        output::print("{}: already complete, from an earlier run\n", file);
     for (const auto& [file, reason] : result.made_again) output::print("{}: made again: {}\n", file, reason);
     for (const std::string& file : result.removed_files) {
-        output::print("{}: removed: an earlier run wrote it, this one has no such file\n", file);
+        output::print("{}: removed: an earlier run wrote it, and this run does not\n", file);
     }
     if (!result.copied_files.empty()) output::print("copied: {}\n", fmt::join(result.copied_files, ", "));
     for (const auto& [file, reason] : result.files_not_copied) output::print("not copied: {}: {}\n", file, reason);
 }
 
-/// "kept as it is: experts.*.up_proj.weight (256): F8_E4M3 [64, 96], with experts.*.up_proj.weight_scale: not chosen"
+/// "kept unchanged: experts.*.up_proj.weight (256): F8_E4M3 [64, 96], with experts.*.up_proj.weight_scale: not chosen"
 void print_kept(const safetensors::KeptTensors& kept) {
     const std::string count = kept.count > 1 ? fmt::format(" ({})", kept.count) : "";
     const std::string scales = kept.scales.empty() ? "" : fmt::format(", with {}", fmt::join(kept.scales, ", "));
-    output::print("kept as it is: {}{}: {}{}: {}\n", kept.name, count, kept.format, scales, kept.reason);
+    output::print("kept unchanged: {}{}: {}{}: {}\n", kept.name, count, kept.format, scales, kept.reason);
 }
 
 void print(const ConvertArguments& arguments, const safetensors::ConvertResult& result, double seconds) {
@@ -94,10 +95,11 @@ void convert_command(const ConvertArguments& arguments) {
 }  // namespace
 
 void add_convert(CLI::App& program) {
-    CLI::App* command = program.add_subcommand("convert", "A quantised checkpoint in, one of another format out");
+    CLI::App* command = program.add_subcommand("convert", "Convert a quantized checkpoint to another format");
     command->footer(
         "Quantised matrices as `tilewright inspect` lists them become X (values), X.scales and, for nvfp4, "
-        "X.tensor_scale,\nor X.packed. Everything else is copied, a folder's files that are no weights too. `error` is "
+        "X.tensor_scale,\nor X.packed. Everything else is copied, also the files of a folder that are not weights. "
+        "`error` is "
         "||after - before|| /\n||before||. A file appears when it is complete, and is kept by the next run of the same "
         "conversion.\n\n"
         "Examples:\n  tilewright convert gpt-oss-20b gpt-oss-20b-packed --pack bf16\n"
@@ -108,19 +110,21 @@ void add_convert(CLI::App& program) {
         ->add_option("input", arguments->input,
                      "A safetensors file, or a folder with one or with model.safetensors.index.json")
         ->required();
-    command->add_option("output", arguments->output, "The file, or for a folder the folder, to write")->required();
+    command->add_option("output", arguments->output, "The file to write, or the folder if the input is one")
+        ->required();
     command
-        ->add_option("--to", arguments->recipe, "The format: 128x128, mxfp8, mxfp4, nvfp4, row, ...; without: as it is")
+        ->add_option("--to", arguments->recipe,
+                     "Format of the output: 128x128, mxfp8, mxfp4, nvfp4, row, ... (default: unchanged)")
         ->check(known_by("recipe of one operand", is_weight_recipe,
                          "tensor, row, 1x128, 128x128, mxfp8, mxfp4, nvfp4, or with formats, e.g. e5m2.1x128.ue8m0"));
     command->add_option("--pack", arguments->pack, "Pack FP4 weights for these activations: fp8 or bf16")
         ->check(one_of("kind of activations", {"fp8", "bf16"}));
     command->add_option("--include", arguments->include, "Convert only matrices whose name has a match of this regex");
-    command->add_option("--exclude", arguments->exclude, "... and none whose name has a match of this one");
-    command->add_flag("--round-up", arguments->round_up, "Round scales up to a power of two");
-    command->add_flag("--stack-experts", arguments->stack_experts,
-                      "Experts that are there one by one, P.experts.N.S, become P.experts.S [experts, n, k], which "
-                      "grouped products take");
+    command->add_option("--exclude", arguments->exclude, "Skip tensors whose name matches this regular expression");
+    command->add_flag("--round-up", arguments->round_up, "Round scales up to powers of two");
+    command->add_flag(
+        "--stack-experts", arguments->stack_experts,
+        "Stack experts stored one by one (P.experts.N.S) into P.experts.S [experts, n, k], for grouped products");
     command->callback([arguments] { convert_command(*arguments); });
 }
 

@@ -44,18 +44,18 @@ const char* name_of(cpu::Isa isa) {
 CacheFolder find_cache_folder() {
     namespace fs = std::filesystem;
     CacheFolder folder{.path = cuda::read_environment().cache_directory};
-    folder.advice = "set TILEWRIGHT_CACHE_DIR to a folder that can be written to";
+    folder.advice = "set TILEWRIGHT_CACHE_DIR to a writable folder";
     if (folder.path.empty()) {
-        folder.problem = "no home folder is known";
+        folder.problem = "the home folder is unknown";
         return folder;
     }
     std::error_code error;
     fs::path existing = fs::absolute(folder.path, error);
     while (!fs::exists(existing, error) && existing.has_relative_path()) existing = existing.parent_path();
     if (!fs::is_directory(existing, error)) {
-        folder.problem = existing.string() + " is no folder";
+        folder.problem = existing.string() + " is not a folder";
     } else if (access(existing.c_str(), W_OK | X_OK) != 0) {
-        folder.problem = existing.string() + " cannot be written to";
+        folder.problem = existing.string() + " is not writable";
     } else {
         folder.writable = true;
         folder.advice.clear();
@@ -111,7 +111,7 @@ ordered_json pack_report() {
             {"kernels", pack.kernels().size()},
             {"bytes", pack.bytes()},
             {"problem", usable ? "" : "this library was built without NVRTC"},
-            {"advice", usable ? "" : "kernels are compiled when they are first needed, which takes NVRTC"}};
+            {"advice", usable ? "" : "kernels are compiled on first use, which needs NVRTC"}};
 }
 
 ordered_json cache_report() {
@@ -200,7 +200,7 @@ void print_report(const ordered_json& report) {
     }
     if (report.at("gpus").empty()) {
         table.add({"GPU", "none", "none found"});
-        table.add({"", "", "-> none is needed: the CPU backend has the same API, and the same bits on request"});
+        table.add({"", "", "-> no GPU is needed: the CPU backend has the same API and, on request, the same bits"});
     }
     add_library(table, "NVRTC", report.at("nvrtc"));
     add_kernels(table, report.at("kernel_pack"), report.at("cache"));
@@ -211,10 +211,11 @@ void print_report(const ordered_json& report) {
 }  // namespace
 
 void add_doctor(CLI::App& program) {
-    CLI::App* command = program.add_subcommand("doctor", "What this machine has, what is missing, and what to do");
+    CLI::App* command =
+        program.add_subcommand("doctor", "Show what this machine has, what is missing and how to fix it");
     command->footer("Example:\n  tilewright doctor\n  tilewright doctor --json -");
     const auto json_path = std::make_shared<std::string>();
-    command->add_option("--json", *json_path, "Also write the report to this file as JSON (-: only that, to stdout)");
+    command->add_option("--json", *json_path, "Also write the report to this file as JSON (-: only JSON, to stdout)");
     command->callback([json_path] {
         const ordered_json report = examine();
         if (!json_path->empty()) output::write_text(*json_path, report.dump(2) + "\n");

@@ -43,9 +43,9 @@ bool is_recipe(const std::string& text) { return is_known_recipe(full_recipe(tex
 
 /// The recipes with the usual formats; `docs/numerics.md` has them all.
 std::string usual_recipes() {
-    return "tensor:tensor, row:row, 1x128:128x128, 1x128:1x128, 128x128:128x128, 1x128:row, 1x128:tensor, any a of "
-           "these with b e4m3 (no scales), bf16:bf16, f16:f16, f32:f32, mxfp8, mxfp4, nvfp4 with anything, and those "
-           "with other formats, as in e5m2.row:row or 1x128.ue8m0:128x128.ue8m0";
+    return "tensor:tensor, row:row, 1x128:128x128, 1x128:1x128, 128x128:128x128, 1x128:row, 1x128:tensor, each of "
+           "these for a with e4m3 (no scales) for b, bf16:bf16, f16:f16, f32:f32, mxfp8, mxfp4 or nvfp4 with any "
+           "recipe, or other formats, e.g. e5m2.row:row or 1x128.ue8m0:128x128.ue8m0";
 }
 
 ProblemSizes sizes_of(const ExplainArguments& arguments) {
@@ -91,26 +91,27 @@ void explain_command(const ExplainArguments& arguments) {
     } else {
         output::print("{}", explanation_text(explained, arguments.all));
         for (const Finding& finding : validate(problem, Backend::hopper, Check::shapes)) {
-            output::print("\nnot to be run yet: {}\n", finding.message());
+            output::print("\ncannot run yet: {}\n", finding.message());
         }
     }
 }
 
 void add_size_options(CLI::App& command, ExplainArguments& arguments) {
     const CLI::Validator not_negative = whole_number(0);
-    command.add_option("--m", arguments.m, "Rows of D; batched and masked: of one group")
+    command.add_option("--m", arguments.m, "Rows of D; batched and masked: rows per group")
         ->required()
         ->check(not_negative);
     command.add_option("--n", arguments.n, "Columns of D")->required()->check(not_negative);
-    command.add_option("--k", arguments.k, "The contraction; k-grouped: the sum over groups")
+    command.add_option("--k", arguments.k, "Contraction size; k-grouped: the sum over groups")
         ->required()
         ->check(not_negative);
-    command.add_option("--groups", arguments.groups, "Groups (experts, matrices of a batch)")
+    command.add_option("--groups", arguments.groups, "Number of groups (experts, matrices of a batch)")
         ->check(not_negative)
         ->capture_default_str();
-    command.add_option("--expected-m", arguments.expected_m, "Masked: typical rows of a group; 0 = all --m")
+    command.add_option("--expected-m", arguments.expected_m, "Masked: typical rows per group (0: --m)")
         ->check(not_negative);
-    command.add_option("--sms", arguments.sms, "SMs that the call may use; 0 = all")->check(whole_number(0, most_int));
+    command.add_option("--sms", arguments.sms, "Number of SMs that the call may use (0: all)")
+        ->check(whole_number(0, most_int));
 }
 
 void add_kind_options(CLI::App& command, ExplainArguments& arguments) {
@@ -119,7 +120,7 @@ void add_kind_options(CLI::App& command, ExplainArguments& arguments) {
         ->capture_default_str();
     command
         .add_option("--recipe", arguments.recipe,
-                    "Formats and scales of a and b; 1d2d, 1d1d, tensor and row are short for the usual ones")
+                    "Formats and scales of a and b; 1d2d, 1d1d, tensor and row abbreviate common recipes")
         ->check(known_by("recipe", is_recipe, usual_recipes()))
         ->capture_default_str();
     command.add_option("--layout", arguments.layout, output::joined(layout_words()))
@@ -130,35 +131,36 @@ void add_kind_options(CLI::App& command, ExplainArguments& arguments) {
         ->capture_default_str();
     command
         .add_option("--device", arguments.device,
-                    output::joined(device_words()) + "; default: the GPU that is there, h200 without one")
+                    output::joined(device_words()) + "; default: this machine's GPU, or h200")
         ->check(one_of("device", device_words()));
     command.add_flag("--unpromoted", arguments.unpromoted, "Sum all of k in the tensor core (tensor and row scales)");
-    command.add_flag("--invariant", arguments.invariant, "Bits that depend on an element's row and column only");
+    command.add_flag("--invariant", arguments.invariant,
+                     "Make the bits of an element depend only on its row and column");
     command.add_flag("--with-c", arguments.with_c, "D = C + A B");
-    command.add_flag("--with-bias", arguments.with_bias, "D = bias + A B, a bf16 bias for each column and group");
+    command.add_flag("--with-bias", arguments.with_bias, "D = bias + A B, with a bf16 bias per column and group");
     command
         .add_option("--wide-rows", arguments.wide_rows,
-                    "MXFP4 weights: the scales of one row in so many differ by more than 2^11, next to bf16 and NVFP4 "
-                    "activations by more than 2^120; 0: of none")
+                    "MXFP4 weights: one row in N has scales that differ by more than 2^11 (by more than 2^120 with "
+                    "bf16 and NVFP4 activations); 0: none")
         ->check(whole_number(0, most_int));
     command.add_flag("--unpacked", arguments.unpacked,
-                     "MXFP4 weights that each call packs first; default: packed before");
+                     "MXFP4 weights are packed on each call (default: packed in advance)");
 }
 
 }  // namespace
 
 void add_explain(CLI::App& program) {
     CLI::App* command = program.add_subcommand(
-        "explain", "The kernel that a Hopper GPU is given for a problem, its predicted time, and why not another");
+        "explain", "Show which kernel runs a problem on a Hopper GPU, its predicted time and the alternatives");
     command->footer(
-        "Needs no GPU. Grouped sizes are taken as evenly spread, as the planner does.\n\nExamples:\n"
-        "  tilewright explain dense --m 4096 --n 7168 --k 2048 --recipe 1x128:128x128\n"
-        "  tilewright explain m_grouped_masked --m 1024 --expected-m 192 --n 4096 --k 7168 --groups 32 --json");
+        "Needs no GPU. Assumes rows spread evenly over the groups, as the planner does.\n\nExamples:\n  tilewright "
+        "explain dense --m 4096 --n 7168 --k 2048 --recipe 1x128:128x128\n  tilewright explain m_grouped_masked --m "
+        "1024 --expected-m 192 --n 4096 --k 7168 --groups 32 --json");
     const auto arguments = std::make_shared<ExplainArguments>();
     add_kind_options(*command, *arguments);
     add_size_options(*command, *arguments);
-    command->add_flag("--all", arguments->all, "Every reason for which candidates were rejected, not a few");
-    command->add_flag("--json", arguments->json, "Everything, as JSON");
+    command->add_flag("--all", arguments->all, "Print every reason for rejected candidates, not just a few");
+    command->add_flag("--json", arguments->json, "Print everything as JSON");
     command->callback([arguments] { explain_command(*arguments); });
 }
 

@@ -45,11 +45,11 @@ std::vector<Term> terms(const Cost& cost) {
         {"  delivery", cost.delivery,
          fmt::format("they wait for operands ({} from L2)", output::format_bytes(static_cast<double>(cost.l2_bytes)))},
         {"overlap", cost.overlap, "memory and compute that do not hide each other"}};
-    if (cost.reduction > 0) list.push_back({"reduction", cost.reduction, "the slices of k are added"});
+    if (cost.reduction > 0) list.push_back({"reduction", cost.reduction, "adding the partial sums of split-K"});
     if (cost.preparation > 0) {
         const std::string bytes = output::format_bytes(static_cast<double>(cost.preparation_bytes));
         list.insert(list.begin(), {"preparation", cost.preparation,
-                                   "operands are copied, packed, decoded or expanded into the workspace before, " +
+                                   "first copying, packing, decoding or expanding operands into the workspace, " +
                                        bytes + " through HBM"});
     }
     return list;
@@ -63,7 +63,7 @@ struct WideRows {
 
 WideRows wide_rows(const ExplainedProblem& problem) {
     if (problem.explanation.chosen->in_windows) return {" for windows of scales", "windows"};
-    if (problem.has_wide_rows_for_bf16) return {" for wide rows next to bf16", "wide_rows"};
+    if (problem.has_wide_rows_for_bf16) return {" for wide rows with bf16", "wide_rows"};
     return {};
 }
 
@@ -123,7 +123,7 @@ std::string rejected_text(const Explanation& explanation, bool all_reasons) {
         for (std::size_t i = 0; i < shown; ++i) text += fmt::format("    {}\n", rule.reasons[i].text);
         if (shown < rule.reasons.size()) {
             text +=
-                fmt::format("    and {} reasons more of this kind (--all shows them)\n", rule.reasons.size() - shown);
+                fmt::format("    and {} more reasons of this kind (--all prints them)\n", rule.reasons.size() - shown);
         }
     }
     return text;
@@ -193,7 +193,7 @@ std::string sizes_text(const ProblemSizes& sizes) {
                                    name(sizes.layout), name(sizes.output), sizes.m, sizes.n, sizes.k);
     if (sizes.grouping != Grouping::dense) text += fmt::format(", {} groups", sizes.groups);
     if (sizes.expected_m > 0) text += fmt::format(", expected m {}", sizes.expected_m);
-    if (sizes.first_wide_row() >= 0) text += fmt::format(", one row in {} wide", sizes.wide_rows);
+    if (sizes.first_wide_row() >= 0) text += fmt::format(", one wide row in {}", sizes.wide_rows);
     if (sizes.sm_limit > 0) text += fmt::format(", at most {} SMs", sizes.sm_limit);
     return text;
 }
@@ -219,11 +219,11 @@ std::string explanation_text(const ExplainedProblem& problem, bool all_reasons) 
                         wide.kernel, plan_text(chosen));
     if (problem.expands_weights) {
         const bool as_bf16 = is_multiplied_as_bf16(problem.sizes.recipe.a);
-        text += fmt::format("           packed weights are expanded to {} before, for a kernel of {} weights\n",
+        text += fmt::format("           packed weights are first expanded to {}, for a kernel of {} weights\n",
                             as_bf16 ? "bf16" : "e4m3", as_bf16 ? "bf16" : "FP8");
     }
     if (problem.has_raw_codes) {
-        text += "           codes of weights are read as they are; their scales are prepared before\n";
+        text += "           unpacked weights are read in place; their scales are prepared first\n";
     }
     if (*wide.loop != 0) {
         text += fmt::format(

@@ -50,11 +50,11 @@ void print_words(const Checkpoint& checkpoint, bool each) {
     const std::string words = safetensors::quantization_config(checkpoint).words;
     if (!words.empty()) output::print("quantization_config: {}\n", words);
     for (const std::string& file : checkpoint.unlisted())
-        output::print("{}: not read, the index does not name it\n", file);
+        output::print("{}: not read, because the index does not name it\n", file);
     const std::vector<std::string>& overridden = checkpoint.overridden();
     const std::size_t lines = each ? overridden.size() : std::min(overridden.size(), most_lines);
     for (std::size_t i = 0; i < lines; ++i) output::print("{}\n", overridden[i]);
-    if (lines < overridden.size()) output::print("... and so for {} more tensors\n", overridden.size() - lines);
+    if (lines < overridden.size()) output::print("... and {} more tensors\n", overridden.size() - lines);
 }
 
 std::vector<InspectedClass> classes_of(const std::vector<InspectedMatrix>& matrices, bool each) {
@@ -107,19 +107,18 @@ void inspect_command(const InspectArguments& arguments) {
 }  // namespace
 
 void add_inspect(CLI::App& program) {
-    CLI::App* command = program.add_subcommand("inspect", "What is in a checkpoint: formats, shapes, exponents");
+    CLI::App* command = program.add_subcommand("inspect", "List the formats, shapes and exponents of a checkpoint");
     command->footer(
-        "Of MXFP4 weights the columns `row` and `128` have the largest difference of two exponents in a row, and in "
-        "128 "
-        "of k of\na row; blocks of zeros do not count. A row is uniform for fp8 up to 11, for bf16 up to 120: one "
-        "reference exponent serves\nit. Wide rows take more time on a GPU; their results are as exact.\n\n"
-        "Example:\n  tilewright inspect openai/gpt-oss-20b");
+        "For MXFP4 weights, the columns `row` and `128` show the largest difference of two exponents in a row, and in "
+        "128 along k in\na row, without blocks of zeros. A row is uniform for fp8 up to 11, for bf16 up to 120: one "
+        "reference exponent is\nenough. Wide rows take more time on a GPU; their results are as exact.\n\nExample:\n  "
+        "tilewright inspect openai/gpt-oss-20b");
     const auto arguments = std::make_shared<InspectArguments>();
     command
         ->add_option("path", arguments->path,
                      "A safetensors file, or a folder with one or with model.safetensors.index.json")
         ->required();
-    command->add_flag("--each", arguments->each, "A line for each matrix, not for each kind");
+    command->add_flag("--each", arguments->each, "Print one line per matrix instead of one per kind");
     command->callback([arguments] { inspect_command(*arguments); });
 }
 

@@ -40,7 +40,7 @@ int run_program(int argc, const char* const* argv) {
     CLI::App program("Low-precision matrix multiplication, dense and grouped, for Hopper GPUs and any CPU.");
     program.name("tilewright");
     program.set_version_flag("--version", TILEWRIGHT_VERSION);
-    program.footer("Example:\n  tilewright verify --quick\n`tilewright <command> --help` says more.");
+    program.footer("Example:\n  tilewright verify --quick\nSee `tilewright <command> --help`.");
     program.require_subcommand(1);
     add_verify(program);
     add_bench(program);

@@ -13,7 +13,7 @@ std::regex pattern(const std::string& option, const std::string& text) {
     try {
         return std::regex(text);
     } catch (const std::regex_error&) {
-        throw UsageError(fmt::format("{} '{}' is no regular expression (ECMAScript)", option, text));
+        throw UsageError(fmt::format("{}: got '{}'; expected a regular expression (ECMAScript)", option, text));
     }
 }
 

@@ -37,7 +37,7 @@ bool is_quantised_recipe(const std::string& text) {
 std::vector<std::string> kept_lines(const std::vector<safetensors::Kept>& all) {
     std::map<std::string, std::pair<std::string, int>> kinds;
     for (const safetensors::Kept& kept : all) {
-        const std::string line = fmt::format("kept as it is: {}: {}", kept.name, kept.reason);
+        const std::string line = fmt::format("kept unchanged: {}: {}", kept.name, kept.reason);
         std::string kind;
         std::istringstream words(line);
         for (std::string word; words >> word;) kind += " " + safetensors::name_pattern(word);
@@ -47,7 +47,7 @@ std::vector<std::string> kept_lines(const std::vector<safetensors::Kept>& all) {
     std::vector<std::string> lines;
     for (const auto& [kind, line] : kinds) {
         const auto& [first, count] = line;
-        lines.push_back(count == 1 ? first : fmt::format("{}, and so for {} more", first, count - 1));
+        lines.push_back(count == 1 ? first : fmt::format("{} (and {} more)", first, count - 1));
     }
     return lines;
 }
@@ -69,7 +69,7 @@ void quantize_command(const QuantizeArguments& arguments) {
     const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
     for (const std::string& line : kept_lines(result.kept)) output::print("{}\n", line);
     output::print(
-        "{}: {} tensors quantised ({}), {} copied; {} -> {} in {}\n", arguments.output, result.quantized,
+        "{}: {} tensors quantized ({}), {} copied; {} -> {} in {}\n", arguments.output, result.quantized,
         name(job.options.recipe), result.copied, output::format_bytes(static_cast<double>(result.input_bytes)),
         output::format_bytes(static_cast<double>(result.output_bytes)), output::format_duration(time.count()));
 }
@@ -77,26 +77,25 @@ void quantize_command(const QuantizeArguments& arguments) {
 }  // namespace
 
 void add_quantize(CLI::App& program) {
-    CLI::App* command = program.add_subcommand("quantize", "A safetensors file in, a quantised safetensors file out");
+    CLI::App* command = program.add_subcommand("quantize", "Quantize a safetensors file");
     command->footer(
-        "2-D and 3-D tensors of F32, BF16 and F16 are quantised along their last dimension: X becomes X (values),\n"
-        "X.scales and, for nvfp4, X.tensor_scale. Everything else is copied, what is quantised already with its scales "
-        "too.\nThe output appears when it is complete.\n\n"
-        "Example:\n  tilewright quantize model.safetensors model-fp8.safetensors --recipe 128x128 "
-        "--exclude 'embed|norm'");
+        "Quantizes 2-D and 3-D tensors of F32, BF16 and F16 along their last dimension: X becomes X "
+        "(values),\nX.scales and, for nvfp4, X.tensor_scale. Copies everything else, also tensors that are already "
+        "quantized.\nThe output appears when it is complete.\n\nExample:\n  tilewright quantize model.safetensors "
+        "model-fp8.safetensors --recipe 128x128 --exclude 'embed|norm'");
     const auto arguments = std::make_shared<QuantizeArguments>();
     command->add_option("input", arguments->input, "The file to read")->required();
     command->add_option("output", arguments->output, "The file to write")->required();
     command
         ->add_option("--recipe", arguments->recipe,
-                     "How: tensor, row, 1x128, 128x128, mxfp8, mxfp4, nvfp4, or "
-                     "with formats, e.g. e5m2.1x128.ue8m0")
+                     "Recipe: tensor, row, 1x128, 128x128, mxfp8, mxfp4, nvfp4, or with formats, e.g. e5m2.1x128.ue8m0")
         ->check(known_by("recipe of one operand", is_quantised_recipe,
                          "tensor, row, 1x128, 128x128, mxfp8, mxfp4, nvfp4, or with formats, e.g. e5m2.1x128.ue8m0"))
         ->capture_default_str();
-    command->add_option("--include", arguments->include, "Quantise only tensors whose name has a match of this regex");
-    command->add_option("--exclude", arguments->exclude, "... and none whose name has a match of this one");
-    command->add_flag("--round-up", arguments->round_up, "Round scales up to a power of two");
+    command->add_option("--include", arguments->include,
+                        "Quantize only tensors whose name matches this regular expression");
+    command->add_option("--exclude", arguments->exclude, "Skip tensors whose name matches this regular expression");
+    command->add_flag("--round-up", arguments->round_up, "Round scales up to powers of two");
     command->callback([arguments] { quantize_command(*arguments); });
 }
 

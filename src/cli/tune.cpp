@@ -52,7 +52,7 @@ bool tune_one(bench::GpuBench& bench, const bench::BenchShape& shape, const benc
     }
     const double gain = tuned.tried.front().measured.seconds / tuned.best().measured.seconds;
     if (gain < worthwhile) {
-        output::print("the planner's choice stays\n\n");
+        output::print("the planner's choice is kept\n\n");
     } else {
         const std::string row = bench::tuned_row(tuned, bench.description().name, run.date, run.command);
         output::print("{:.1f} % faster than the planner's choice: {}\n", (gain - 1) * 100, row);
@@ -103,28 +103,27 @@ void add_tune(CLI::App& program) {
     add_operand_options(*command, arguments->bench);
     add_timing_options(*command, arguments->bench);
     add_gpu_options(*command, arguments->bench);
-    command->add_option("--candidates", arguments->candidates.most, "How many are measured")
+    command->add_option("--candidates", arguments->candidates.most, "Number of candidates to measure")
         ->check(whole_number(1))
         ->capture_default_str();
     command
         ->add_option(
             "--random", arguments->random,
-            "Instead of a suite or sizes: so many shapes of a seed for each --op, as users have them: m from 1 to "
-            "4,096, n in steps of 8, k of 16; 2 to 128 groups, whose rows are what a router of tokens gives "
-            "them")
+            "Generate N random shapes per --op from --seed instead of a suite or sizes: m from 1 to 4,096, n in steps "
+            "of 8, k in steps of 16; 2 to 128 groups, whose rows are what a router of tokens gives them")
         ->check(whole_number(1, most_int))
         ->excludes("--suite", "--m", "--n", "--k", "--groups", "--max-m");
-    command->add_option("--seed", arguments->seed, "The seed of --random")
-        ->check(whole_number(0))
-        ->capture_default_str();
+    command->add_option("--seed", arguments->seed, "Seed of --random")->check(whole_number(0))->capture_default_str();
     command->add_flag("--all", arguments->all, "Measure every legal candidate");
     command->add_flag("--packed", arguments->candidates.packed,
-                      "Measure only tiles whose kernels ship; others are compiled, a second each");
+                      "Measure only tiles with precompiled kernels; others are compiled, about a second each");
     // Their rows would be those of weights that are packed before and have no wide rows.
     command
-        ->add_option("--rows", arguments->rows_path, "Append the rows to this file; without --unpacked and --wide-rows")
+        ->add_option("--rows", arguments->rows_path,
+                     "Append the rows to this file (not with --unpacked or --wide-rows)")
         ->excludes("--wide-rows", "--unpacked");
-    command->add_option("--json", arguments->json_path, "Append every measurement to this file, a JSON object a line");
+    command->add_option("--json", arguments->json_path,
+                        "Append every measurement to this file, one JSON object per line");
     command->callback([arguments] { tune_command(*arguments); });
 }
 

@@ -49,22 +49,22 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
         if (is_program) {
             return fmt::format("{}: unknown command '{}'; known: {}", name, word, output::joined(command_names(app)));
         }
-        return fmt::format("{}: '{}' is one word too many; `{} --help` says what it takes", name, word, name);
+        return fmt::format("{}: unexpected argument '{}'; see `{} --help`", name, word, name);
     }
     if (is_program && error.get_name() == "RequiredError") {
-        return fmt::format("{}: name a command: {}; `{} --help` says more", name, output::joined(command_names(app)),
+        return fmt::format("{}: expected a command: {}; see `{} --help`", name, output::joined(command_names(app)),
                            name);
     }
     std::string text = error.what();
     std::replace(text.begin(), text.end(), '\n', ' ');
-    return fmt::format("{}: {}; `{} --help` says more", name, text, name);
+    return fmt::format("{}: {}; see `{} --help`", name, text, name);
 }
 
 CLI::Validator known_by(const std::string& what, const std::function<bool(const std::string&)>& accepts,
                         const std::string& known) {
     return CLI::Validator(
         [=](std::string& text) {
-            return accepts(text) ? std::string() : fmt::format("'{}' is no {}; known: {}", text, what, known);
+            return accepts(text) ? std::string() : fmt::format("invalid {} '{}'; expected {}", what, text, known);
         },
         "", what);
 }
@@ -76,7 +76,7 @@ CLI::Validator whole_number(std::int64_t least, std::int64_t most) {
             const char* end = text.data() + text.size();
             const auto [stopped, error] = std::from_chars(text.data(), end, value);
             if (error == std::errc{} && stopped == end && value >= least && value <= most) return std::string();
-            return fmt::format("'{}' is no whole number from {} to {}", text, least, most);
+            return fmt::format("got '{}'; expected an integer from {} to {}", text, least, most);
         },
         "", "whole number");
 }

@@ -88,7 +88,8 @@ std::vector<Row> chosen_rows(const std::string& filter, const verify::VerifySett
     const std::regex pattern(filter);
     std::erase_if(rows, [&](const Row& row) { return !std::regex_search(row.label(), pattern); });
     if (!rows.empty()) return rows;
-    throw UsageError(fmt::format("verify: --filter '{}' matches no row; rows are called like '{}'", filter, first));
+    throw UsageError(fmt::format(
+        "verify: --filter: got '{}', which matches no row; expected a match of names such as '{}'", filter, first));
 }
 
 bool is_pattern(const std::string& text) {
@@ -167,8 +168,8 @@ BackendStatus chosen_backend(const std::string& word) {
 std::string coverage_text(const Totals& totals, std::int64_t accepted, const std::string& restricted) {
     const std::int64_t left_out = accepted - totals.combinations - totals.refused;
     if (left_out == 0 && totals.refused > 0) {
-        return fmt::format("not run: {} of {} accepted combinations, which only the CPU backend takes", totals.refused,
-                           accepted);
+        return fmt::format("not run: {} of {} accepted combinations, which only the CPU backend supports",
+                           totals.refused, accepted);
     }
     if (left_out == 0) {
         return fmt::format(
@@ -221,7 +222,8 @@ void verify_command(const VerifyArguments& arguments) {
     if (!arguments.device.empty()) settings.device = &device_named(arguments.device);
     std::optional<measure::Device> gpu;
     if (backend.backend == Backend::hopper) {
-        if (arguments.arithmetic == "fast") throw UsageError("verify: a GPU has one arithmetic, bit_exact");
+        if (arguments.arithmetic == "fast")
+            throw UsageError("verify: --arithmetic: got fast; expected bit_exact on a GPU");
         settings.arithmetics = {Arithmetic::bit_exact};
         settings.gpu = &gpu.emplace();
     }
@@ -237,9 +239,8 @@ void verify_command(const VerifyArguments& arguments) {
     output::print("\n{} cases, {} failed; {} rows in {}\n{}\n", totals.cases, totals.failed, totals.rows,
                   output::format_duration(time.count()), coverage);
     if (totals.unshipped > 0) {
-        output::print(
-            "left out: {} cases, whose kernels are compiled when they are first called; without --quick they run\n",
-            totals.unshipped);
+        output::print("skipped: {} cases whose kernels are compiled on first use; omit --quick to run them\n",
+                      totals.unshipped);
     }
     if (!arguments.json_path.empty()) {
         const ordered_json report{{"version", TILEWRIGHT_VERSION},     {"backend", name(backend.backend)},
@@ -259,21 +260,19 @@ void verify_command(const VerifyArguments& arguments) {
 void add_verify(CLI::App& program) {
     CLI::App* command = program.add_subcommand("verify", "Check every operation and recipe on this machine");
     command->footer(
-        "Each row is an operation with a pair of scale granularities; its cases go through all value and scale "
-        "formats,\n"
-        "layouts, outputs and arithmetics on small sizes, and through the sizes of a real model; then come the "
-        "quantisers. The error is that of the\n"
-        "element closest to its bound, which follows from what the arithmetic of its own sum can lose; ratio: error /\n"
-        "bound. Exit code 1 when a case fails.\n\n"
-        "Example:\n  tilewright verify\n  tilewright verify --quick --filter 'm_grouped.* 1x128:128x128'");
+        "Each row is an operation with a pair of scale granularities. Its cases cover all value and scale "
+        "formats,\nlayouts, outputs and arithmetics on small sizes, and the sizes of a real model. The quantizers come "
+        "last. The error is that of the\nelement closest to its bound. The bound is what the arithmetic of its sum can "
+        "lose; ratio: error /\nbound. Exit code 1 when a case fails.\n\nExample:\n  "
+        "tilewright verify\n  tilewright verify --quick --filter 'm_grouped.* 1x128:128x128'");
     std::vector<std::string> arithmetics = arithmetic_words();
     arithmetics.emplace_back("both");
     const auto arguments = std::make_shared<VerifyArguments>();
     command->add_flag("--quick", arguments->quick,
-                      "One layout and output for each recipe; real sizes for dense only; on a GPU what ships, so that "
-                      "nothing is compiled");
+                      "One layout and output per recipe; real sizes only for dense; on a GPU only precompiled kernels");
     command
-        ->add_option("--filter", arguments->filter, "Only rows (operation, space, recipe) with a match of this regex")
+        ->add_option("--filter", arguments->filter,
+                     "Run only rows (\"operation recipe\") that match this regular expression")
         ->check(known_by("regular expression", is_pattern, "ECMAScript's, e.g. 'dense row:.*'"));
     command->add_option("--arithmetic", arguments->arithmetic, "CPU: fast, bit_exact or both")
         ->check(one_of("arithmetic", arithmetics))
@@ -283,8 +282,9 @@ void add_verify(CLI::App& program) {
         ->check(one_of("backend", backend_words()))
         ->capture_default_str();
     command
-        ->add_option("--device", arguments->device,
-                     "Whose bits: where k is split follows this device's plans; default: the GPU's, h200 without one")
+        ->add_option(
+            "--device", arguments->device,
+            "Reproduce the bits of this device, whose plans decide where k is split (default: this GPU, or h200)")
         ->check(one_of("device", device_words()));
     command->add_option("--json", arguments->json_path, "Also write the table to this file as JSON");
     command->callback([arguments] { verify_command(*arguments); });

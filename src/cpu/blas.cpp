@@ -56,7 +56,7 @@ Library open() {
          std::array{"libopenblas.so.0", "libopenblasp.so.0", "libopenblas.so", "libopenblas.dylib"}) {
         if (load(name, library)) return library;
     }
-    library.status.advice = "apt-get install libopenblas0-pthread; until then the built-in kernels multiply";
+    library.status.advice = "apt-get install libopenblas0-pthread; without it the built-in kernels are used";
     return library;
 }
 

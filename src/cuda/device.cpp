@@ -29,8 +29,7 @@ int handle_of(const Driver& driver, int index) {
     int handle = 0;
     driver.require(driver.call.device_count(&count), "cuDeviceGetCount", index);
     if (index < 0 || index >= count) {
-        throw Error(fmt::format("cuda:{}: there is no such device, the driver sees {}; see what `nvidia-smi` lists",
-                                index, count));
+        throw Error(fmt::format("cuda:{}: no such device; the driver finds {}; run `nvidia-smi`", index, count));
     }
     driver.require(driver.call.device_get(&handle, index), "cuDeviceGet", index);
     return handle;

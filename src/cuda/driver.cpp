@@ -23,7 +23,7 @@ constexpr int launch_failed = 719;
 
 const char* advice(int result) {
     switch (result) {
-        case out_of_memory: return "; free memory of the device";
+        case out_of_memory: return "; free GPU memory";
         case illegal_address:
         case launch_failed:
             return "; an earlier kernel of this process failed, and its context is lost: see which one under "
@@ -114,7 +114,7 @@ Driver::Driver(const std::string& library) : library_({library}) {
     load_streams(loader, call);
     if (const int result = call.init(0); result != 0) {
         throw Error("the NVIDIA driver does not start: " + describe(call, result) +
-                    "; see what `nvidia-smi` says, or use the CPU backend");
+                    "; run `nvidia-smi`, or use the CPU backend");
     }
 }
 

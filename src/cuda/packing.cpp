@@ -110,8 +110,8 @@ std::int64_t packed_bytes(const Operand& weights, PackedFor activations) {
 PackedWeights pack_weights(const Operand& weights, PackedFor activations, void* out, std::int64_t bytes, void* stream) {
     if (reinterpret_cast<std::uintptr_t>(out) % formats::packed_alignment != 0) {
         throw Error({{.operand = "out",
-                      .given = "an address that is no multiple of 128",
-                      .expected = "memory of the GPU aligned to 128 bytes",
+                      .given = "an address that is not a multiple of 128",
+                      .expected = "GPU memory aligned to 128 bytes",
                       .advice = {}}});
     }
     const Packing packing(weights, activations, stream);

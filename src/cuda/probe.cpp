@@ -83,7 +83,7 @@ void probe_driver(Probe& found) {
     if (error == success) error = driver.count(&count);
     if (error != success) {
         found.driver.problem = "the NVIDIA driver does not start: " + driver.describe(error);
-        found.driver.advice = "see what `nvidia-smi` says; a driver update may need a restart";
+        found.driver.advice = "run `nvidia-smi`; a driver update may need a restart";
         return;
     }
     found.driver.usable = true;
@@ -102,7 +102,7 @@ void probe_nvrtc(Library& nvrtc) {
     int major = 0;
     int minor = 0;
     if (version == nullptr || version(&major, &minor) != success) {
-        nvrtc.problem = library.path() + " is no NVRTC";
+        nvrtc.problem = library.path() + " is not NVRTC";
         return;
     }
     nvrtc.usable = true;

@@ -73,7 +73,7 @@ Device& Runtime::device(int index) {
     if (index >= 0 && index < device_limit && opened_[index] != nullptr) return *opened_[index];
     auto opened = std::make_unique<Device>(driver_, store_, index);
     if (index >= device_limit)
-        throw Error(fmt::format("cuda:{}: the first {} devices are served", index, device_limit));
+        throw Error(fmt::format("cuda:{}: only the first {} devices are supported", index, device_limit));
     Device& device = *devices_.emplace_back(std::move(opened));
     opened_[index].store(&device, std::memory_order_release);
     return device;

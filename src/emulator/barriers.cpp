@@ -199,7 +199,7 @@ void sync_named(int id, int threads) { synchronise(named_sync_point(id, threads)
 void barrier_init(Barrier& barrier, int arrivals) {
     if (arrivals < 1 || arrivals > byte_limit) fail(fmt::format("barrier_init: {} arrivals; 1 to 2^20 - 1", arrivals));
     const u32 offset = offset_of(barrier);
-    if (offset % sizeof(Barrier) != 0) fail(fmt::format("barrier_init: offset {} is no multiple of 8", offset));
+    if (offset % sizeof(Barrier) != 0) fail(fmt::format("barrier_init: offset {} is not a multiple of 8", offset));
     const bool is_new = me().block->barriers.try_emplace(offset).second;
     if (!is_new) fail(fmt::format("barrier_init: the barrier at offset {} has been initialised before", offset));
     me().block->barriers[offset] = {

@@ -31,7 +31,7 @@ T read(const T& from) {
 /// The addresses that the lanes of a warp give, together.
 const std::array<u8*, hopper::warp_threads>& rows_of_lanes(const char* primitive, void* row) {
     const u32 offset = shared_offset(*me().block, row, 16);
-    if (offset % 16 != 0) fail(fmt::format("{}: offset {} is no multiple of 16", primitive, offset));
+    if (offset % 16 != 0) fail(fmt::format("{}: offset {} is not a multiple of 16", primitive, offset));
     Warp& warp = me().own_warp();
     auto& rows = warp.matrix_rows[warp.sync_point.generation % 2];
     rows[me().lane()] = static_cast<u8*>(row);

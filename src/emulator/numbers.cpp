@@ -17,7 +17,7 @@ namespace {
 template <class T>
 void write(T& to, const T& value) {
     const u32 offset = shared_offset(*me().block, &to, sizeof value);
-    if (offset % sizeof value != 0) fail("store_shared: the address is no multiple of what is stored");
+    if (offset % sizeof value != 0) fail("store_shared: the address is not a multiple of what is stored");
     std::memcpy(&to, &value, sizeof value);
     race::writes(&to, sizeof value);
     hide_from_engines(offset, sizeof value);

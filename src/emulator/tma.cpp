@@ -78,7 +78,7 @@ u32 checked_place(const char* primitive, const TensorMapDescription& map, const 
     const bool wide = map_row_bytes(map) == swizzle_row_bytes;
     const u32 alignment = !map.swizzled ? 128 : wide ? hopper::tile_alignment : hopper::raw_alignment;
     if (offset % alignment != 0) {
-        fail(fmt::format("{}: offset {} of shared memory is no multiple of {}", primitive, offset, alignment));
+        fail(fmt::format("{}: offset {} of shared memory is not a multiple of {}", primitive, offset, alignment));
     }
     return offset;
 }

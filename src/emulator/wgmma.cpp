@@ -212,7 +212,7 @@ using namespace emulator;
 MatrixDescriptor matrix_descriptor(const void* shared) {
     const u32 offset = shared_offset(*me().block, shared, 16);
     if (offset % tile_alignment != 0) {
-        fail(fmt::format("matrix_descriptor: offset {} is no multiple of {}", offset, tile_alignment));
+        fail(fmt::format("matrix_descriptor: offset {} is not a multiple of {}", offset, tile_alignment));
     }
     return offset / 16;
 }

@@ -64,7 +64,7 @@ ActivityRecorder::ActivityRecorder() : library_(cuda::library_candidates("libcup
     flush_ = library_.function<int(std::uint32_t)>("cuptiActivityFlushAll");
     next_ = library_.function<NextRecord>("cuptiActivityGetNextRecord");
     if (subscribe == nullptr || enable == nullptr || flush_ == nullptr || next_ == nullptr) {
-        throw Error(library_.path() + " is no CUPTI 12 or later; pip install nvidia-cuda-cupti");
+        throw Error(library_.path() + " is not CUPTI 12 or later; pip install nvidia-cuda-cupti");
     }
     recorder = this;
     require(subscribe(buffer_wanted, buffer_full), "cuptiActivityRegisterCallbacks");
@@ -78,8 +78,8 @@ void ActivityRecorder::require(int result, const char* call) const {
     const char* text = nullptr;
     if (words == nullptr || words(result, &text) != cupti_success || text == nullptr) text = "error";
     throw Error(
-        fmt::format("{} failed: {} ({}); end other profilers of this process, and see whether the driver lets "
-                    "users profile (NVIDIA: ERR_NVGPUCTRPERM)",
+        fmt::format("{} failed: {} ({}); stop other profilers of this process, and check that the driver allows users "
+                    "to profile (NVIDIA: ERR_NVGPUCTRPERM)",
                     call, text, result));
 }
 

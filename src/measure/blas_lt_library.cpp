@@ -34,7 +34,7 @@ const Library& library() {
     static const Library opened;
     if (!opened.is_open()) {
         throw Error(
-            "cuBLASLt (libcublasLt.so), the peer, was not found; pip install nvidia-cublas, or leave out --peers");
+            "cuBLASLt (libcublasLt.so), the baseline, was not found; pip install nvidia-cublas, or omit --peers");
     }
     return opened;
 }

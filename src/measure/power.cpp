@@ -74,7 +74,7 @@ void PowerMeter::join() {
 void PowerMeter::require(int result, const char* call) const {
     if (result == nvml_success) return;
     const char* words = library_.function<const char*(int)>("nvmlErrorString")(result);
-    throw Error(fmt::format("{} failed: {}; see what `nvidia-smi` says of the device", call, words));
+    throw Error(fmt::format("{} failed: {}; run `nvidia-smi`", call, words));
 }
 
 int PowerMeter::joules(double& value) const {

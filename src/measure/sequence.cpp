@@ -33,8 +33,8 @@ public:
             if (enqueued <= busy) return of_a_call;
             if (fills_ >= most_fills) {
                 throw Error(
-                    fmt::format("the host takes {:.0f} us to enqueue {} calls, longer than the GPU can be kept "
-                                "busy ({:.0f} us); end what else runs on this machine",
+                    fmt::format("the host takes {:.0f} us to enqueue {} calls, longer than the GPU can be kept busy "
+                                "({:.0f} us); stop other work on this machine",
                                 enqueued * 1e6, sequence_calls, busy * 1e6));
             }
         }
@@ -59,7 +59,7 @@ private:
 
 double sequence_seconds(std::span<const Activity> ran, std::size_t before, int calls) {
     if (ran.size() < before + static_cast<std::size_t>(calls)) {
-        throw Error(fmt::format("CUPTI recorded {} kernels where there must be {} or more; end other profilers",
+        throw Error(fmt::format("CUPTI recorded {} kernels where there must be {} or more; stop other profilers",
                                 ran.size(), before + static_cast<std::size_t>(calls)));
     }
     const std::span<const Activity> calls_alone = ran.subspan(before);

@@ -17,7 +17,7 @@ constexpr std::size_t clock_readings = 1024;
 
 double call_seconds(std::span<const Activity> ran, std::size_t before, std::size_t after) {
     if (ran.size() <= before + after) {
-        throw Error(fmt::format("CUPTI recorded {} kernels where there must be more than {}; end other profilers",
+        throw Error(fmt::format("CUPTI recorded {} kernels where there must be more than {}; stop other profilers",
                                 ran.size(), before + after));
     }
     std::uint64_t nanoseconds = 0;

@@ -112,10 +112,10 @@ bool replaces_file(const std::string& path, struct stat& status) {
         if (errno == ENOENT) return false;
         fail(path, "cannot be created");
     }
-    if (S_ISDIR(status.st_mode)) throw std::runtime_error(path + ": is a folder; name a file");
+    if (S_ISDIR(status.st_mode)) throw std::runtime_error(path + ": is a folder; pass the name of a file");
     if (S_ISREG(status.st_mode)) return true;
     throw std::runtime_error(path +
-                             ": is no regular file (but a device, FIFO or socket); name a regular file or a new one");
+                             ": not a regular file (a device, FIFO or socket); choose a regular file or a new name");
 }
 
 }  // namespace

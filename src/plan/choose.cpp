@@ -33,7 +33,7 @@ void judge_candidates(const Workload& work, const DeviceDescription& device, Exp
                 {planned_tile(tile), std::move(objection->rule), std::move(objection->reason)});
         } else if (variant(work.geometry, tile).cluster != tile.cluster) {
             explanation.rejected.push_back({planned_tile(tile), "cluster",
-                                            "pairs of blocks have fast kernels alone, which do not serve this call"});
+                                            "pairs of blocks have only fast kernels, which do not support this call"});
         } else {
             explanation.legal.push_back(plan_of(tile, work, device));
         }

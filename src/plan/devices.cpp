@@ -41,13 +41,13 @@ std::string store(const Field& field, std::string_view text) {
     const std::string copy(text);
     char* end = nullptr;
     const double value = std::strtod(copy.c_str(), &end);
-    if (copy.empty() || *end != '\0' || !std::isfinite(value)) return fmt::format("'{}' is no number", text);
+    if (copy.empty() || *end != '\0' || !std::isfinite(value)) return fmt::format("'{}' is not a number", text);
     if (!(value > 0)) return fmt::format("{} is not positive", text);
     if (auto* const* target = std::get_if<double*>(&field)) {
         **target = value;
         return "";
     }
-    if (value != std::floor(value)) return fmt::format("{} is no whole number", text);
+    if (value != std::floor(value)) return fmt::format("{} is not an integer", text);
     if (auto* const* target = std::get_if<int*>(&field)) {
         if (value > std::numeric_limits<int>::max()) return fmt::format("{} is too large", text);
         **target = static_cast<int>(value);

@@ -26,10 +26,11 @@ Reason wgmma_shape(const hopper::Tile& tile, const Workload&, const DeviceDescri
         return fmt::format("{}: {} warpgroups multiply multiples of {} rows", block(tile), tile.shape.warpgroups, rows);
     }
     if (tile.shape.n % 8 != 0 || tile.shape.n > 256) {
-        return fmt::format("{}: wgmma has multiples of 8 columns, at most 256", block(tile));
+        return fmt::format("{}: wgmma supports multiples of 8 columns, at most 256", block(tile));
     }
     const int k = stage_k(tile);
-    if (tile.shape.k != k) return fmt::format("{}: a stage holds {} of k, not {}", block(tile), k, tile.shape.k);
+    if (tile.shape.k != k)
+        return fmt::format("{}: a stage holds a k-block of {}, not {}", block(tile), k, tile.shape.k);
     return std::nullopt;
 }
 
@@ -37,9 +38,9 @@ Reason wgmma_shape(const hopper::Tile& tile, const Workload&, const DeviceDescri
 Reason mn_major_operand(const hopper::Tile& tile, const Workload&, const DeviceDescription&) {
     if (!has_mn_major(tile)) return std::nullopt;
     const bool of_a = tile.a.major == hopper::Major::mn;
-    const std::string operand = of_a ? "a, contiguous along m," : "b, contiguous along n,";
+    const std::string operand = of_a ? "an M-major a" : "an N-major b";
     if (mma_b(tile).is_mn_major()) {
-        return fmt::format("{}: {} has to be on the tensor core's rows, {}", block(tile), operand,
+        return fmt::format("{}: {} must be on the rows of the tensor core, {}", block(tile), operand,
                            of_a ? "without swap" : "with swap");
     }
     if (shares_operand(tile)) {
@@ -54,7 +55,7 @@ Reason mn_major_operand(const hopper::Tile& tile, const Workload&, const DeviceD
 Reason packed_weights(const hopper::Tile& tile, const Workload&, const DeviceDescription&) {
     if (!has_packed_weights(tile)) return std::nullopt;
     if (!tile.swap_ab) {
-        return fmt::format("{}: packed weights have to be on the tensor core's rows, with swap", block(tile));
+        return fmt::format("{}: packed weights must be on the rows of the tensor core, with swap", block(tile));
     }
     if (shares_operand(tile)) {
         return fmt::format("{}: blocks share operands in shared memory, and packed weights are taken from registers",
@@ -69,13 +70,13 @@ Reason packed_weights(const hopper::Tile& tile, const Workload&, const DeviceDes
 /// General kernels alone, whose warps promote their rows of one subtile while another is multiplied.
 Reason scales_of_steps(const hopper::Tile& tile, const Workload&, const DeviceDescription&) {
     if (!promotes_each_step(tile)) return std::nullopt;
-    if (shares_operand(tile)) return fmt::format("{}: 1x32 scales have kernels of single blocks", block(tile));
+    if (shares_operand(tile)) return fmt::format("{}: kernels with 1x32 scales run without clusters", block(tile));
     if (!has_packed_weights(tile) && tile.shape.warpgroups > 2) {
-        return fmt::format("{}: the warp that loads 1x32 scales has too few registers next to {} warpgroups",
-                           block(tile), tile.shape.warpgroups);
+        return fmt::format("{}: the warp that loads 1x32 scales has too few registers with {} warpgroups", block(tile),
+                           tile.shape.warpgroups);
     }
     if (rows_per_warpgroup(tile) == hopper::wgmma_m || !has_packed_weights(tile)) return std::nullopt;
-    return fmt::format("{} with {} warpgroups: 1x32 scales next to packed weights have kernels of {} rows a warpgroup",
+    return fmt::format("{} with {} warpgroups: kernels for 1x32 scales with packed weights have {} rows per warpgroup",
                        block(tile), tile.shape.warpgroups, hopper::wgmma_m);
 }
 
@@ -91,8 +92,8 @@ Reason registers(const hopper::Tile& wanted, const Workload&, const DeviceDescri
     const hopper::Tile tile = multiplies_bf16(wanted) ? for_wide_rows(wanted) : wanted;
     if (mma_registers(tile) <= mma_register_budget(tile)) return std::nullopt;
     return fmt::format(
-        "{} needs {} accumulator registers a thread ({} for the sum, {} for partial sums), {} exist besides "
-        "{} others with {} warpgroup{}",
+        "{} needs {} accumulator registers per thread ({} for the sum, {} for partial sums); {} are available after {} "
+        "others with {} warpgroup{}",
         block(tile), mma_registers(tile), accumulator_registers(tile), partial_registers(tile),
         mma_register_budget(tile), consumer_registers(tile) - mma_register_budget(tile), tile.shape.warpgroups,
         tile.shape.warpgroups == 1 ? "" : "s");
@@ -101,7 +102,7 @@ Reason registers(const hopper::Tile& wanted, const Workload&, const DeviceDescri
 Reason shared_memory(const hopper::Tile& wanted, const Workload&, const DeviceDescription& device) {
     const hopper::Tile tile = for_wide_rows(wanted);
     if (shared_bytes(tile) <= device.shared_bytes_per_block) return std::nullopt;
-    return fmt::format("{} with {} stages needs {} KB of shared memory, {} KB exist", block(tile), tile.stages,
+    return fmt::format("{} with {} stages needs {} KB of shared memory; {} KB are available", block(tile), tile.stages,
                        kilobytes_up(shared_bytes(tile)), device.shared_bytes_per_block / 1024);
 }
 
@@ -110,22 +111,21 @@ Reason slices_of_a_cluster(const hopper::Tile& tile, const Workload& work, const
     constexpr int limit = 8;
     if (k_slices(tile) > limit) return fmt::format("clusters have at most {} blocks, not {}", limit, k_slices(tile));
     if (usable_sms(work, device) >= k_slices(tile)) return std::nullopt;
-    return fmt::format("a cluster of {} needs as many SMs, this call may use {}", k_slices(tile),
+    return fmt::format("a cluster of {} needs as many SMs; this call may use {}", k_slices(tile),
                        usable_sms(work, device));
 }
 
 Reason cluster_size(const hopper::Tile& tile, const Workload& work, const DeviceDescription& device) {
-    if (is_k_grouped(tile) && tile.cluster.size > 1)
-        return "groups of k are multiplied by single blocks in this version";
+    if (is_k_grouped(tile) && tile.cluster.size > 1) return "k-grouped calls run without clusters in this version";
     if (splits_k(tile)) return slices_of_a_cluster(tile, work, device);
     if (tile.cluster.size > 2)
         return fmt::format("clusters of {} leave SMs idle, only pairs fill the chip", tile.cluster.size);
     if (!shares_operand(tile)) return std::nullopt;
-    if (usable_sms(work, device) < 2) return "a cluster of 2 needs two SMs, this call may use one";
+    if (usable_sms(work, device) < 2) return "a cluster of 2 needs two SMs; this call may use one";
     const hopper::OperandTile side =
         tile.cluster.use == hopper::ClusterUse::share_a ? operand_a(tile) : operand_b(tile);
     if (side.rows % 16 == 0) return std::nullopt;  // each half in whole swizzle patterns of 8 rows
-    return fmt::format("{}: half of the shared operand's {} rows is no multiple of 8", block(tile), side.rows);
+    return fmt::format("{}: half of the shared operand's {} rows is not a multiple of 8", block(tile), side.rows);
 }
 
 /// Two blocks must never differ in the operand that they share.
@@ -139,7 +139,7 @@ Reason pairs(const hopper::Tile& tile, const Workload& work, const DeviceDescrip
     const std::int64_t size = along_rows ? work.rows : work.columns;
     const int step = along_rows ? d_rows(tile) : d_columns(tile);
     if (size > step) return std::nullopt;
-    return fmt::format("sharing {} takes two tiles of {} along the {} of D; there {} {}", along_rows ? 'b' : 'a', step,
+    return fmt::format("sharing {} needs two tiles of {} along the {} of D; there {} {}", along_rows ? 'b' : 'a', step,
                        along_rows ? "rows" : "columns", size == 1 ? "is" : "are", size);
 }
 
@@ -150,14 +150,15 @@ Reason groups_of_k(const hopper::Tile& tile, const Workload&, const DeviceDescri
     const bool square = tile.shape.m == 128 && tile.shape.n == 128;
     const bool large = (tile.shape.m == 256 && tile.shape.n == 128) || (tile.shape.m == 128 && tile.shape.n == 256);
     if (!tile.swap_ab && tile.shape.warpgroups == 2 && (square || (large && !both))) return std::nullopt;
-    return fmt::format("{}: groups of k have kernels of 128x128{} and two warpgroups in this version", block(tile),
+    return fmt::format("{}: k-grouped kernels exist for 128x128{} with two warpgroups in this version", block(tile),
                        both ? "" : ", 128x256 or 256x128");
 }
 
 Reason split(const hopper::Tile& tile, const Workload& work, const DeviceDescription&) {
     if (work.k_slices > 0 && k_slices(tile) != work.k_slices) {
-        return fmt::format("{} slices of k, not the {} of the same call without expanded weights: its bits are these",
-                           k_slices(tile), work.k_slices);
+        return fmt::format(
+            "{} slices of k, but the same call without expanded weights has {}, which determine the bits",
+            k_slices(tile), work.k_slices);
     }
     if (k_slices(tile) == 1) return std::nullopt;
     if (work.reproducibility == Reproducibility::invariant) {

@@ -26,8 +26,10 @@ std::string add_row(const TsvRow& row, std::vector<TunedRow>& rows) {
     const std::optional<PlannedTile> tile = parse_tile(row.cells[2]);
     if (row.cells[0].empty()) return "the device is empty";
     if (row.cells[1].empty()) return "the problem is empty";
-    if (!tile) return fmt::format("'{}' is no tile; one reads '{}'", row.cells[2], name(PlannedTile{.cluster = 2}));
-    if (!is_date(row.cells[3])) return fmt::format("'{}' is no date; one reads 2026-11-21", row.cells[3]);
+    if (!tile)
+        return fmt::format("'{}' is not a tile; expected one such as '{}'", row.cells[2],
+                           name(PlannedTile{.cluster = 2}));
+    if (!is_date(row.cells[3])) return fmt::format("'{}' is not a date; expected one such as 2026-11-21", row.cells[3]);
     if (row.cells[4].empty()) return "the command that repeats the measurement is empty";
     rows.push_back({.device = std::string(row.cells[0]),
                     .problem = std::string(row.cells[1]),

@@ -27,7 +27,7 @@ void check_kind(const Problem& p, Findings& findings) {
     const PackedFor wanted = packed_for(a);
     if (wanted == packed.activations) return;
     add("weights packed for " + std::string(name(packed.activations)) + " activations",
-        std::string(name(wanted)) + " activations, because a is " + name(a),
+        "weights packed for " + std::string(name(wanted)) + " activations, because a is " + name(a),
         "pack the weights again for these activations", findings);
 }
 

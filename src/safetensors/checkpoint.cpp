@@ -51,7 +51,7 @@ std::map<std::string, std::string> weight_map(const std::string& path) {
     // The parser takes a NUL byte for the end of the text.
     if (text.find('\0') != std::string::npos || !index.is_object() || !index.contains("weight_map") ||
         !index["weight_map"].is_object()) {
-        throw SafetensorsError(path + ": is no index: a JSON object with a weight_map is expected");
+        throw SafetensorsError(path + ": not an index; expected a JSON object with a weight_map");
     }
     std::map<std::string, std::string> map;
     for (const auto& [name, file] : index["weight_map"].items()) {

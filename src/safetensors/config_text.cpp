@@ -38,7 +38,7 @@ std::string text_of_file(const SideFile& file) {
     try {
         check_json(text);
     } catch (const JsonTextError& error) {
-        throw SafetensorsError(fmt::format("{}: is no JSON: {}", file.path, error.what()));
+        throw SafetensorsError(fmt::format("{}: not valid JSON: {}", file.path, error.what()));
     }
     return text;
 }
@@ -116,7 +116,7 @@ std::string converted_config(const Conversion& c) {
             return described_conversion(c, before, spaces);
         });
     } catch (const JsonTextError& error) {
-        throw SafetensorsError(fmt::format("{}: is no JSON object as Python reads it: {}",
+        throw SafetensorsError(fmt::format("{}: not a JSON object that Python can read: {}",
                                            (fs::path(c.checkpoint.folder()) / config_name).string(), error.what()));
     }
 }

@@ -25,7 +25,7 @@ std::string obstacle(const Conversion& c, const StoredMatrix& matrix) {
     if (!is_chosen(c, matrix)) return "not chosen by --include and --exclude";
     const OperandRecipe recipe = c.recipe_for(matrix);
     const bool fp4 = recipe.values == Format::e2m1;
-    if (c.job.pack && !fp4) return "only mxfp4 and nvfp4 are packed; --to mxfp4 makes it such";
+    if (c.job.pack && !fp4) return "only mxfp4 and nvfp4 can be packed; convert it with --to mxfp4";
     if (fp4 && matrix.k % 2 != 0) return "k is odd";
     return "";
 }
@@ -40,8 +40,8 @@ std::string why_none(const Conversion& c) {
         return fmt::format("{} chosen, the first is {} ({}): {}", chosen, first->name, name(first->recipe),
                            obstacle(c, *first));
     }
-    return "none is quantised in a way that `tilewright inspect` knows, and chosen by --include and --exclude; "
-           "`tilewright quantize` takes bf16, f16 and f32";
+    return "no matrix that --include and --exclude choose is quantized in a way that `tilewright inspect` knows. For "
+           "bf16, f16 and f32 use `tilewright quantize`";
 }
 
 /// They would be copied, and read as another format than config.json says.
@@ -55,7 +55,7 @@ void refuse_unreadable(const Conversion& c) {
     }
     if (count == 0) return;
     if (count > most_lines) lines += fmt::format("\n  and {} more", count - most_lines);
-    throw SafetensorsError(fmt::format("{}: {} matrices cannot be read (--exclude copies their tensors as they are):{}",
+    throw SafetensorsError(fmt::format("{}: {} matrices cannot be read (--exclude copies their tensors unchanged):{}",
                                        c.job.input, count, lines));
 }
 
@@ -91,7 +91,7 @@ void refuse_equal_names(const std::vector<OutputShard>& shards) {
         for (const StoredTensor& tensor : shard.outputs) {
             if (names.insert(tensor.name).second) continue;
             throw std::runtime_error(
-                fmt::format("'{}' would be written twice: the input has a tensor of that name", tensor.name));
+                fmt::format("'{}' would be written twice: the input already has a tensor of that name", tensor.name));
         }
     }
 }

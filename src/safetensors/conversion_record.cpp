@@ -58,17 +58,17 @@ std::string text_of(const Json& value) { return value.is_string() ? value.get<st
 
 /// "size, modified" of a file that is not the one it was.
 std::string changed_input(const std::string& file, const Json& before, const Json& now) {
-    if (!before.is_object()) return fmt::format("{} of the input had no part in it", file);
+    if (!before.is_object()) return fmt::format("{} of the input was not used for it", file);
     std::string fields;
     for (const auto& [field, value] : now.items()) {
         if (before.value(field, Json()) != value) fields += (fields.empty() ? "" : ", ") + field;
     }
-    return fields.empty() ? "" : fmt::format("{} of the input is another one than it was made from: {}", file, fields);
+    return fields.empty() ? "" : fmt::format("{} of the input has changed since it was made: {}", file, fields);
 }
 
 /// Why two records are of different files; empty if they are of one.
 std::string difference(const Json& before, const Json& now) {
-    if (!before.is_object()) return "it does not say what it was made from as this version does";
+    if (!before.is_object()) return "it has no record of its input that this version can read";
     for (const auto& [key, value] : now.items()) {
         const Json old = before.value(key, Json());
         if (old == value) continue;
@@ -79,7 +79,7 @@ std::string difference(const Json& before, const Json& now) {
             }
             return "it was made from more files of the input";
         }
-        if (key == "tensors") return "other tensors are chosen, or their names and places are others";
+        if (key == "tensors") return "other tensors are chosen, or their names or places differ";
         return fmt::format("{} is '{}', and was '{}'", key, text_of(value), text_of(old));
     }
     return before.size() == now.size() ? "" : "another version made it";
@@ -118,7 +118,8 @@ EarlierFile earlier_file(const std::string& path, const std::string& record) {
         }
         earlier.record = found->second;
         earlier.why_not = difference(Json::parse(found->second, nullptr, false), Json::parse(record));
-        if (earlier.why_not.empty() && !reader.is_as_written()) earlier.why_not = "its bytes are not those written";
+        if (earlier.why_not.empty() && !reader.is_as_written())
+            earlier.why_not = "its bytes have changed since they were written";
     } catch (const SafetensorsError& unreadable) {
         earlier.why_not = fmt::format("it cannot be read ({})", unreadable.what());
     }

@@ -148,7 +148,7 @@ std::vector<std::string> unreadable_lines(const StoredMatrices& found, bool each
     std::vector<std::string> lines;
     for (const auto& [kind, line] : kinds) {
         const auto& [first, count] = line;
-        lines.push_back(count == 1 ? first : first + ", and so for " + std::to_string(count - 1) + " more");
+        lines.push_back(count == 1 ? first : first + " (and " + std::to_string(count - 1) + " more)");
     }
     return lines;
 }

@@ -22,9 +22,9 @@ constexpr std::array integer_schemes{
     IntegerScheme{".weight_packed", "packed integers of compressed-tensors", {".weight_scale", ".weight_shape"}, true},
     IntegerScheme{".weight", "int8 of bitsandbytes", {".SCB"}, false},
     IntegerScheme{".weight", "4 bits of bitsandbytes", {".weight.absmax", ".weight.quant_map"}, false},
-    IntegerScheme{".weight", "packed codes of MLX", {".scales", ".biases"}, false},
+    IntegerScheme{".weight", "packed values of MLX", {".scales", ".biases"}, false},
     IntegerScheme{".W_q", "integers of HQQ", {".meta", ".scale", ".zero"}, true},
-    IntegerScheme{".weight._data", "codes of Quanto", {".weight._scale", ".weight._shift"}, true},
+    IntegerScheme{".weight._data", "values of Quanto", {".weight._scale", ".weight._shift"}, true},
     IntegerScheme{".weight", "integers", {".weight_zero_point", ".weight_scale", ".weight_scale_inv"}, true}};
 
 bool is_integer(const Named& tensor) {
@@ -52,7 +52,7 @@ std::optional<Candidate> integer_weights(const Checkpoint& checkpoint, const Qua
         const std::string with = there.empty() ? "" : fmt::format(" with {}", fmt::join(there, " and "));
         const std::string said = config.words.empty() ? "" : "config.json says " + config.words;
         return Candidate{.matrix = matrix,
-                         .finding = Finding{name, fmt::format("{}{}, {},", described(values), with, scheme.what),
+                         .finding = Finding{name, fmt::format("{}{}, {}", described(values), with, scheme.what),
                                             "fp8 or FP4 weights", said}};
     }
     return std::nullopt;

@@ -80,7 +80,7 @@ private:
         }
         std::vector<std::string> scales;
         for (const StoredTensor* scale : one.scales) scales.push_back(scale->name);
-        const std::string reason = c_.job.wanted(one.values->name) ? "in no format that `tilewright inspect` reads"
+        const std::string reason = c_.job.wanted(one.values->name) ? "not in a format that `tilewright inspect` reads"
                                                                    : "not chosen by --include and --exclude";
         kept_.push_back(
             {.name = one.values->name, .format = dtype_and_shape(*one.values), .scales = scales, .reason = reason});

@@ -69,8 +69,9 @@ OutputFolder::Record OutputFolder::read_record() const {
     const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
     const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
     if (!json.is_object() || !json.contains("files") || !json["files"].is_object()) {
-        throw std::runtime_error(path(record_name) +
-                                 ": is not what a run writes there; it would be lost. Move it, or name another output");
+        throw std::runtime_error(
+            path(record_name) +
+            ": not written by an earlier run, and would be lost. Move it, or choose another output");
     }
     for (const auto& [name, digests] : json["files"].items()) {
         if (!digests.is_array() || fs::path(name).filename() != name) continue;
@@ -108,20 +109,20 @@ bool OutputFolder::is_from_earlier_run(const std::string& name) const {
 void OutputFolder::check_planned() {
     const auto refuse = [&](const std::string& name, const std::string& what) {
         throw std::runtime_error(
-            fmt::format("{}: {}; it would be lost. Move it, or name another output", path(name), what));
+            fmt::format("{}: {}; it would be lost. Move it, or choose another output", path(name), what));
     };
     for (OutputShard& shard : c_.shards) {
         if (!shard.earlier.exists || !shard.earlier.record.empty()) continue;
         // One that a run has written and that is damaged is made again.
         const bool damaged = !shard.earlier.readable && earlier_.contains(shard.name);
-        if (!damaged) refuse(shard.name, "is there, and no earlier run wrote it");
+        if (!damaged) refuse(shard.name, "exists, and no earlier run wrote it");
     }
     std::error_code error;
     for (const auto& [name, digests] : planned_) {
         if (name.ends_with(".safetensors") || !fs::exists(path(name), error) || is_unchanged(name)) continue;
         if (is_from_earlier_run(name)) continue;
         refuse(name, earlier_.contains(name) ? "was changed since an earlier run wrote it"
-                                             : "is there with other contents, and no earlier run wrote it");
+                                             : "exists with other contents, and no earlier run wrote it");
     }
 }
 
@@ -141,11 +142,11 @@ void OutputFolder::check_other(const std::string& name) {
         stale_.push_back(name);
     } else if (is_weights_or_index(name)) {
         throw std::runtime_error(fmt::format(
-            "{}: is no file of this conversion, but would be taken for a part of it. Move it, or name another output",
+            "{}: not a file of this conversion, but would be read as part of it. Move it, or choose another output",
             path(name)));
     } else if (earlier_.contains(name)) {
         c_.result.files_not_copied.push_back(
-            {.name = name, .reason = "it is in the output, changed since an earlier run wrote it, and stays"});
+            {.name = name, .reason = "it changed in the output since an earlier run wrote it, and is kept"});
     }
 }
 

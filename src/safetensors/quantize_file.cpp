@@ -74,11 +74,11 @@ private:
         std::string scales;
         for (const StoredTensor* scale : one.scales) {
             parts_.insert(scale);
-            scales += (scales.empty() ? ", as its scales are: " : ", ") + scale->name;
+            scales += (scales.empty() ? "; its scales: " : ", ") + scale->name;
         }
         if (one.values != nullptr) {
             parts_.insert(one.values);
-            kept_.push_back({one.values->name, dtype_and_shape(*one.values) + ", is quantised already" + scales});
+            kept_.push_back({one.values->name, dtype_and_shape(*one.values) + ", already quantized" + scales});
         } else if (is_matrix(*one.scales.front())) {
             kept_.push_back({one.scales.front()->name, "it is named as a scale"});
         }
@@ -102,7 +102,7 @@ Matrices matrices_of(const StoredTensor& tensor) {
 std::string obstacle(const Matrices& matrices, const OperandRecipe& recipe) {
     if (matrices.stored->bytes() == 0) return "it has no elements";
     if (recipe.values == Format::e2m1 && matrices.k % 2 != 0) {
-        return fmt::format("k = {} is odd, and e2m1 packs two elements of a row to a byte", matrices.k);
+        return fmt::format("k = {} is odd, but e2m1 stores two elements of a row per byte", matrices.k);
     }
     return "";
 }
@@ -130,8 +130,8 @@ void refuse_equal_names(const std::string& input, const std::vector<StoredTensor
     for (const StoredTensor& tensor : outputs) {
         if (names.insert(tensor.name).second) continue;
         throw std::runtime_error(
-            fmt::format("{}: '{}' would be written twice: the input has a tensor of that name; "
-                        "exclude the tensor that it would belong to",
+            fmt::format("{}: '{}' would be written twice: the input already has a tensor of that name; exclude the "
+                        "tensor whose output it would be",
                         input, tensor.name));
     }
 }
@@ -217,14 +217,14 @@ void refuse_same_file(const QuantizeJob& job) {
     std::error_code error;
     if (!std::filesystem::equivalent(job.input, job.output, error)) return;
     throw std::runtime_error(
-        fmt::format("{}: is the input itself, which would be lost; name another output", job.output));
+        fmt::format("{}: is the input itself, which would be lost; choose another output", job.output));
 }
 
 Metadata output_metadata(const QuantizeJob& job, const SafetensorsReader& reader) {
     Metadata metadata = reader.header().metadata;
     if (metadata.count("tilewright.recipe") != 0) {
-        throw std::runtime_error(fmt::format("{}: is quantised already, as {}; give the file it was made from",
-                                             job.input, metadata.at("tilewright.recipe")));
+        throw std::runtime_error(fmt::format("{}: already quantized, as {}; pass the original file", job.input,
+                                             metadata.at("tilewright.recipe")));
     }
     std::erase_if(metadata, [](const auto& entry) { return entry.first.starts_with("tilewright."); });
     metadata["tilewright.recipe"] = name(job.options.recipe);
@@ -237,8 +237,8 @@ Metadata output_metadata(const QuantizeJob& job, const SafetensorsReader& reader
     std::string first;
     if (!result.kept.empty()) first = fmt::format("; {}: {}", result.kept[0].name, result.kept[0].reason);
     throw std::runtime_error(job.input +
-                             ": no tensor to quantise: none is 2-D or 3-D, F32, BF16 or F16, not empty "
-                             "and chosen by --include and --exclude" +
+                             ": no tensor to quantize; expected a 2-D or 3-D tensor of F32, BF16 or F16 that is not "
+                             "empty and that --include and --exclude choose" +
                              first);
 }
 

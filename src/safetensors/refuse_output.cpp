@@ -29,7 +29,7 @@ void refuse_input(const Conversion& c, const std::string& file) {
         std::error_code error;
         if (!fs::equivalent(input, file, error)) continue;
         throw std::runtime_error(
-            fmt::format("{}: is the input itself ({}), which would be lost; name another output", file, input));
+            fmt::format("{}: is the input itself ({}), which would be lost; choose another output", file, input));
     }
 }
 
@@ -40,14 +40,14 @@ void refuse_irregular(const std::string& file) {
         throw std::runtime_error(fmt::format("{}: cannot be written: {}", file, error.message()));
     }
     if (!fs::exists(status) || fs::is_regular_file(status)) return;
-    throw std::runtime_error(file + ": is no regular file (but a folder, device, FIFO or socket); name another output");
+    throw std::runtime_error(file + ": not a regular file (a folder, device, FIFO or socket); choose another output");
 }
 
 /// Links of several names to one file, which may not be there yet.
 void refuse_twice(const std::string& file, std::set<fs::path>& targets) {
     const fs::path target = fs::weakly_canonical(output::behind_links(file));
     if (targets.insert(target).second) return;
-    throw std::runtime_error(fmt::format("{}: is a link to {}, as another file of the output is; name another output",
+    throw std::runtime_error(fmt::format("{}: is a link to {}, as another file of the output is; choose another output",
                                          file, target.string()));
 }
 
@@ -58,11 +58,11 @@ void refuse_output(const Conversion& c) {
     const fs::path output = c.job.output;
     const bool folder = c.checkpoint.is_folder();
     if (folder && fs::equivalent(c.checkpoint.folder(), output, error)) {
-        throw std::runtime_error(c.job.output + ": is the input itself, which would be lost; name another output");
+        throw std::runtime_error(c.job.output + ": is the input itself, which would be lost; choose another output");
     }
     const fs::file_status status = fs::status(output, error);
     if (folder && fs::exists(status) && !fs::is_directory(status)) {
-        throw std::runtime_error(c.job.output + ": is no folder, as the input is; name another output");
+        throw std::runtime_error(c.job.output + ": not a folder, but the input is one; choose another output");
     }
     std::set<fs::path> targets;
     for (const std::string& file : written_files(c)) {

@@ -89,8 +89,8 @@ void refuse_losses(const StoredMatrix& matrix, const OperandRecipe& recipe, cons
     const std::string others =
         comparison.changed == 0 ? "" : fmt::format(", {} that are NaN or infinite others", comparison.changed);
     throw std::runtime_error(
-        fmt::format("{}: {} finite numbers of {} would become NaN or infinite{} as {} is made {}; --exclude leaves the "
-                    "matrix as it is",
+        fmt::format("{}: {} finite numbers of {} would become NaN or infinite{} as {} is made {}; --exclude keeps the "
+                    "matrix unchanged",
                     matrix.name, comparison.lost, comparison.count, others, matrix.format(), name(recipe)));
 }
 

@@ -102,7 +102,7 @@ SafetensorsReader::SafetensorsReader(const std::string& path) : path_(path) {
     struct stat status {};
     try {
         if (descriptor_ < 0 || fstat(descriptor_, &status) != 0) throw SafetensorsError(std::strerror(errno));
-        if (!S_ISREG(status.st_mode)) throw SafetensorsError("is no regular file");
+        if (!S_ISREG(status.st_mode)) throw SafetensorsError("not a regular file");
         const auto file_bytes = static_cast<std::uint64_t>(status.st_size);
         if (file_bytes < length_bytes) {
             throw SafetensorsError(fmt::format("{} bytes are too few for a safetensors file", file_bytes));
@@ -114,7 +114,7 @@ SafetensorsReader::SafetensorsReader(const std::string& path) : path_(path) {
         if (header_bytes > longest_header || header_bytes > file_bytes - length_bytes) {
             throw SafetensorsError(
                 fmt::format("claims a header of {} bytes, but the file has {} and a header at most {}; it is truncated "
-                            "or no safetensors file",
+                            "or not a safetensors file",
                             header_bytes, file_bytes, longest_header));
         }
         std::string json(header_bytes, '\0');

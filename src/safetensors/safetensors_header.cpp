@@ -74,7 +74,7 @@ public:
 
     bool key(string_t& word) override {
         if (place_ == Place::top) {
-            if (!names_.insert(word).second) refuse("tensor " + in_quotes(word) + " is there twice");
+            if (!names_.insert(word).second) refuse("tensor " + in_quotes(word) + " appears twice");
             if (word.size() > longest_name) {
                 refuse(fmt::format("tensor {} has a name of {} bytes; at most {} are allowed", in_quotes(word),
                                    word.size(), longest_name));
@@ -135,7 +135,7 @@ public:
     bool binary(binary_t&) override { return unexpected("binary data"); }
 
     bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) override {
-        refuse(fmt::format("the header is no valid JSON: byte {} of it is wrong", position));
+        refuse(fmt::format("the header is not valid JSON: byte {} of it is wrong", position));
     }
 
 private:
@@ -144,7 +144,7 @@ private:
     [[noreturn]] bool unexpected(const std::string& what) {
         switch (place_) {
             case Place::before:
-            case Place::after: refuse("the header is no JSON object");
+            case Place::after: refuse("the header is not a JSON object");
             case Place::top:
                 if (tensor_.name == metadata_key) {
                     refuse(fmt::format("{} is {}, not an object with strings", metadata_key, what));
@@ -241,11 +241,11 @@ std::optional<std::uint64_t> stored_bytes(std::string_view dtype, const std::vec
 }
 
 SafetensorsHeader parse_header(std::string_view json, std::uint64_t data_bytes) {
-    if (json.empty() || json.front() != '{') refuse("the header is no JSON object");
+    if (json.empty() || json.front() != '{') refuse("the header is not a JSON object");
     // The JSON parser takes it for the end of its text, and would leave what follows unread.
     if (const std::size_t nul = json.find('\0'); nul != std::string_view::npos) {
         refuse(
-            fmt::format("the header is no valid JSON: byte {} of it is NUL; only spaces may follow the object", nul));
+            fmt::format("the header is not valid JSON: byte {} of it is NUL; only spaces may follow the object", nul));
     }
     HeaderHandler handler;
     nlohmann::json::sax_parse(json, &handler);

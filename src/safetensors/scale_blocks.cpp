@@ -95,7 +95,7 @@ ScaleFit fit_fixed(const StoredShape& values, const Lines& lines, const ScaleBlo
     const std::string expected = shape_text(values, blocks);
     if (!is_padded(values, lines, blocks) || power_blocks(values, lines)) return {.expected = expected};
     if (may_be_interleaved(lines)) {
-        return {.expected = expected + " (with 128 rows and 4 columns at a time they may be interleaved)"};
+        return {.expected = expected + ", or its form interleaved in tiles of 128 rows and 4 columns,"};
     }
     return {.scales = stored(values, lines, blocks)};
 }
@@ -107,7 +107,7 @@ ScaleFit fit_unusual(const StoredShape& values, const Lines& lines, const BlockR
     const auto others = power_blocks(values, lines);
     if (others && padded) {
         return {.expected =
-                    fmt::format("{}, because blocks of {}x{} and padded ones of {}x{} have that shape,",
+                    fmt::format("{}, because blocks of {}x{} and padded blocks of {}x{} both have that shape,",
                                 shape_text(values, known), others->rows, others->columns, known.rows, known.columns)};
     }
     if (others && !rules.configured) return {.scales = stored(values, lines, *others)};
@@ -116,7 +116,7 @@ ScaleFit fit_unusual(const StoredShape& values, const Lines& lines, const BlockR
         return {.expected = fmt::format("{} by config.json's blocks of {}x{}", shape_text(values, known), known.rows,
                                         known.columns)};
     }
-    return {.expected = fmt::format("one, {} or {}", shape_text(values, turned(values, {1, 0})),
+    return {.expected = fmt::format("one scale, {} or {}", shape_text(values, turned(values, {1, 0})),
                                     shape_text(values, turned(values, {128, 128})))};
 }
 

@@ -166,8 +166,8 @@ std::optional<Candidate> refuse_tensor_scale(const Assembly& a) {
         return a.unreadable(*scale, described(*scale), "no second scale for " + values);
     }
     if (scale == nullptr) {
-        return a.unreadable(*a.matrix.scales, described(*a.matrix.scales) + " without a scale of the tensor",
-                            "an F32 scale of the tensor too for " + values);
+        return a.unreadable(*a.matrix.scales, described(*a.matrix.scales) + " without an F32 scale per tensor",
+                            "an F32 scale per tensor too, for " + values);
     }
     const std::vector<std::uint64_t>& shape = scale->stored.shape;
     std::uint64_t count = 1;
@@ -186,14 +186,14 @@ std::optional<Candidate> refuse_dtypes(const Assembly& a) {
         return a.unreadable(values, described(values), "2 or 3 dimensions");
     }
     if (is(&values, "F4") && a.tensors.shape.back() % 2 != 0) {
-        return a.unreadable(values, described(values), "an even number of columns, so that rows begin at whole bytes,");
+        return a.unreadable(values, described(values), "an even number of columns, because rows start on whole bytes");
     }
     if (a.matrix.scales == nullptr) {
-        return a.unreadable(values, described(values) + " without scales", "a tensor of scales next to it");
+        return a.unreadable(values, described(values) + " without scales", "a tensor with its scales");
     }
     if (a.fp4 && a.kind == ScaleKind::real) {
         return a.unreadable(values,
-                            fmt::format("{} with {} {}, which are integers,", described(values),
+                            fmt::format("{} with {} {}, which are integers", described(values),
                                         a.matrix.scales->stored.name, described(*a.matrix.scales)),
                             "fp8 or FP4 weights");
     }

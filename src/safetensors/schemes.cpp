@@ -127,7 +127,7 @@ std::optional<Candidate> Schemes::tilewright_names(const std::string& name, cons
         return Candidate{.matrix = matrix, .finding = Finding{given.stored.name, described(given), expected, ""}};
     };
     if (*format == Format::e2m1 && matrix.k % 2 != 0) {
-        return unreadable(values, "an even number of columns, so that rows begin at whole bytes,");
+        return unreadable(values, "an even number of columns, because rows start on whole bytes");
     }
     matrix.tensor_scale = checkpoint.find(name + ".tensor_scale");
     for (const Granularity granularity : {Granularity::block_1x128, Granularity::block_128x128, Granularity::block_1x32,
@@ -143,8 +143,8 @@ std::optional<Candidate> Schemes::tilewright_names(const std::string& name, cons
     }
     const std::string of = fmt::format(" for {} with {}", name, described(values));
     const bool nvfp4_scales = is(scales, "F8_E4M3") && *format == Format::e2m1;
-    if (!nvfp4_scales) return unreadable(*scales, "the scales of a recipe" + of);
-    return unreadable(*scales, "those of nvfp4 and an F32 scale of the tensor" + of);
+    if (!nvfp4_scales) return unreadable(*scales, "scales of a known recipe" + of);
+    return unreadable(*scales, "nvfp4 scales and an F32 scale per tensor" + of);
 }
 
 /// Without the header's first word it is someone else's tensor of that name.

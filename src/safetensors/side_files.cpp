@@ -45,14 +45,15 @@ bool has_no_extension(const std::string& extension) {
 std::string reason_to_leave(const fs::directory_entry& entry) {
     const std::string name = entry.path().filename().string();
     const std::string extension = extension_of(entry.path().filename());
-    if (!fs::exists(entry.status())) throw SafetensorsError(entry.path().string() + ": is a link to nothing");
+    if (!fs::exists(entry.status())) throw SafetensorsError(entry.path().string() + ": a broken link");
     if (entry.is_directory()) return "a folder";
-    if (!entry.is_regular_file()) return "no regular file";
+    if (!entry.is_regular_file()) return "not a regular file";
     if (name.starts_with('.')) return "hidden";
     if (extension == ".safetensors") return "not in the index";
     if (name.ends_with(".index.json")) return "the index of other weights";
     if (has(weight_extensions, extension)) return "weights of another format";
-    if (has(quantisation_names, name)) return "it says how the input is quantised; config.json has it for what is kept";
+    if (has(quantisation_names, name))
+        return "it describes how the input is quantized; config.json describes what is kept";
     return has(copied_extensions, extension) || has_no_extension(extension) ? "" : "of an unknown kind";
 }
 

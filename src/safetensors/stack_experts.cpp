@@ -35,7 +35,7 @@ std::string obstacle(const Experts& experts, const std::function<bool(const Stor
         ++expected;
         if (!is_chosen(*matrix)) {
             return fmt::format("{} is {}", matrix->name,
-                               matrix->scheme == "unquantised" ? "not quantised" : "not chosen");
+                               matrix->scheme == "unquantised" ? "not quantized" : "not chosen");
         }
         const bool alike = matrix->recipe == first.recipe && matrix->shape() == first.shape() &&
                            matrix->packed == first.packed && !matrix->grouped;

@@ -170,10 +170,9 @@ void refuse_scale(const StoredMatrix& matrix, float scale) {
     constexpr float most = 0x1p100F;
     const float magnitude = std::abs(scale);
     if (magnitude == 0 || !std::isfinite(scale) || (magnitude <= most && magnitude >= 1 / most)) return;
-    throw std::runtime_error(
-        fmt::format("{}: a scale of {} with {}: f32 does not hold these numbers; --exclude leaves "
-                    "the matrix as it is",
-                    matrix.name, scale, matrix.format()));
+    throw std::runtime_error(fmt::format(
+        "{}: a scale of {} with {}: f32 cannot represent these numbers; --exclude keeps the matrix unchanged",
+        matrix.name, scale, matrix.format()));
 }
 
 /// All numbers of the rows, where no recipe has such blocks.
@@ -256,8 +255,9 @@ OwnedOperand load_matrix(const Checkpoint& checkpoint, const StoredMatrix& matri
         };
         const auto copy_all = [&](const Operand& from) {
             if (from.granularity != matrix.recipe.granularity) {
-                throw std::runtime_error(fmt::format("{}: {} has numbers that {} does not hold; convert it with --to",
-                                                     matrix.name, matrix.format(), name(matrix.recipe)));
+                throw std::runtime_error(
+                    fmt::format("{}: {} has numbers that {} cannot represent; convert it with --to", matrix.name,
+                                matrix.format(), name(matrix.recipe)));
             }
             copy(from.values, out.values);
             copy(from.scales, out.scales);

@@ -43,17 +43,15 @@ TEST(BenchArguments, AHotGroupNeedsGroupsAndRoom) {
         }
         return std::string();
     };
-    EXPECT_EQ(complaint(),
-              "bench: --hot shares rows or k among groups, of which dense has none to share; name a grouped --op");
+    EXPECT_EQ(complaint(), "bench: --hot needs groups that share rows or k; dense has none. Choose a grouped --op");
     arguments.operations = {"m_grouped_masked"};
-    EXPECT_EQ(complaint(),
-              "bench: --hot 5 gives a group 160 rows, for which --max-m has no room: 128; make it that many");
+    EXPECT_EQ(complaint(), "bench: --hot 5 gives a group 160 rows, but --max-m is 128; increase --max-m");
     arguments.max_m = 160;
     EXPECT_EQ(complaint(), "");
     EXPECT_EQ(chosen_shapes(arguments, "bench").front().sizes, (std::vector<std::int64_t>{160, 32, 32, 32}));
     arguments.suite = "deepseek-v3";
     arguments.n = arguments.k = 0;
-    EXPECT_EQ(complaint(), "bench: --suite has its own sizes of groups; with --hot give --m, --n and --k");
+    EXPECT_EQ(complaint(), "bench: --suite sets the sizes of groups; with --hot pass --m, --n and --k");
 }
 
 TEST(BenchArguments, SecondsMeanTheCpusOrContinuousLoad) {

@@ -27,8 +27,8 @@ TEST(ProgramCheckpoint, QuantisesInspectsPacksAndInspectsAgain) {
     EXPECT_TRUE(contains(conversion.out, "mxfp4 packed for bf16") && contains(conversion.out, "exact"))
         << conversion.out;
     EXPECT_TRUE(contains(run_program({"inspect", packed, "--each"}).out, "packed"));
-    EXPECT_TRUE(
-        contains(run_program({"convert", quantised, packed, "--pack", "bf16"}).out, "complete since an earlier run"));
+    EXPECT_TRUE(contains(run_program({"convert", quantised, packed, "--pack", "bf16"}).out,
+                         "already complete, from an earlier run"));
 }
 
 TEST(ProgramCheckpoint, StacksExpertsAndPacksThem) {
@@ -50,7 +50,7 @@ TEST(ProgramCheckpoint, WarnsOfMatricesThatCannotBeRead) {
     tensors.erase(tensors.begin() + 1);
     safetensors::write_shard(file, tensors);
     const std::string expected =
-        "down_proj.weight: got F8_E4M3 [200, 130] without scales; expected a tensor of scales next to it.";
+        "down_proj.weight: got F8_E4M3 [200, 130] without scales; expected a tensor with its scales.";
     const Outcome inspection = run_program({"inspect", file});
     EXPECT_EQ(inspection.exit_code, 0) << inspection.err;
     EXPECT_TRUE(contains(inspection.out, "warning: 1 matrices cannot be read") && contains(inspection.out, expected))
@@ -78,7 +78,7 @@ TEST(ProgramCheckpoint, SaysWhatItKeptCopiedAndMadeAgain) {
     EXPECT_EQ(first.exit_code, 0) << first.err;
     EXPECT_TRUE(contains(first.out, "copied: tokenizer.json\n") &&
                 contains(first.out, "not copied: old.bin: weights of another format\n") &&
-                contains(first.out, "kept as it is: e.*.w (2): ") &&
+                contains(first.out, "kept unchanged: e.*.w (2): ") &&
                 contains(first.out, ", with e.*.w_scale: not chosen by --include and --exclude\n"))
         << first.out;
     const std::string config = test::read_file(out + "/config.json");
@@ -89,11 +89,11 @@ TEST(ProgramCheckpoint, SaysWhatItKeptCopiedAndMadeAgain) {
     test::write_file(out + "/mine.safetensors", "");
     const Outcome third = run_program({"convert", in, out, "--to", "mxfp8"});
     EXPECT_EQ(third.exit_code, 1);
-    EXPECT_TRUE(contains(third.err, "mine.safetensors: is no file of this conversion")) << third.err;
+    EXPECT_TRUE(contains(third.err, "mine.safetensors: not a file of this conversion")) << third.err;
     test::write_file(in + "/config.json", "");
     const Outcome broken = run_program({"convert", in, folder.file("none"), "--to", "mxfp8"});
     EXPECT_EQ(broken.exit_code, 1);
-    EXPECT_TRUE(contains(broken.err, "config.json: is no JSON object as Python reads it: byte 0")) << broken.err;
+    EXPECT_TRUE(contains(broken.err, "config.json: not a JSON object that Python can read: byte 0")) << broken.err;
     EXPECT_FALSE(std::filesystem::exists(folder.file("none")));
 }
 
@@ -105,11 +105,10 @@ TEST(ProgramCheckpoint, QuantizeKeepsScalesAndSaysSo) {
     safetensors::write_shard(file, tensors);
     const Outcome outcome = run_program({"quantize", file, folder.file("out"), "--recipe", "mxfp8"});
     EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-    EXPECT_TRUE(
-        contains(outcome.out,
-                 "kept as it is: model.layers.1.mlp.down_proj.weight: F8_E4M3 [200, 130], is quantised already, "
-                 "as its scales are: model.layers.1.mlp.down_proj.weight_scale_inv\n") &&
-        contains(outcome.out, "1 tensors quantised (mxfp8), 3 copied"))
+    EXPECT_TRUE(contains(outcome.out,
+                         "kept unchanged: model.layers.1.mlp.down_proj.weight: F8_E4M3 [200, 130], already quantized; "
+                         "its scales: model.layers.1.mlp.down_proj.weight_scale_inv\n") &&
+                contains(outcome.out, "1 tensors quantized (mxfp8), 3 copied"))
         << outcome.out;
 }
 
@@ -118,7 +117,7 @@ TEST(ProgramCheckpoint, SaysWhatItNeeds) {
     const std::string model = write_model(folder, 8);
     const Outcome nothing = run_program({"convert", model, folder.file("out")});
     EXPECT_EQ(nothing.exit_code, 2);
-    EXPECT_TRUE(contains(nothing.err, "name a format with --to, or --pack, or both")) << nothing.err;
+    EXPECT_TRUE(contains(nothing.err, "expected --to, --pack or both")) << nothing.err;
     const Outcome unquantised = run_program({"convert", model, folder.file("out"), "--to", "mxfp8"});
     EXPECT_EQ(unquantised.exit_code, 1);
     EXPECT_TRUE(contains(unquantised.err, "no matrix to convert") && contains(unquantised.err, "`tilewright quantize`"))
@@ -128,8 +127,8 @@ TEST(ProgramCheckpoint, SaysWhatItNeeds) {
     const Outcome not_fp4 = run_program({"convert", fp8, folder.file("out"), "--pack", "fp8"});
     EXPECT_EQ(not_fp4.exit_code, 1);
     EXPECT_TRUE(contains(not_fp4.err,
-                         "no matrix to convert: 1 chosen, the first is w (128x128): only mxfp4 and nvfp4 "
-                         "are packed; --to mxfp4 makes it such"))
+                         "no matrix to convert: 1 chosen, the first is w (128x128): only mxfp4 and nvfp4 can be "
+                         "packed; convert it with --to mxfp4"))
         << not_fp4.err;
     EXPECT_EQ(run_program({"convert", model, folder.file("out"), "--to", "128x128", "--pack", "fp8"}).exit_code, 2);
     EXPECT_EQ(run_program({"inspect", folder.file("missing")}).exit_code, 1);

@@ -23,7 +23,7 @@ TEST(ProgramFiles, AFifoIsNoInput) {
     const Outcome outcome =
         Running(folder, {"quantize", fifo, folder.file("out.safetensors")}).wait(std::chrono::seconds(20));
     EXPECT_EQ(outcome.exit_code, 1);
-    EXPECT_TRUE(contains(outcome.err, fifo + ": is no regular file")) << outcome.err;
+    EXPECT_TRUE(contains(outcome.err, fifo + ": not a regular file")) << outcome.err;
 }
 
 TEST(ProgramFiles, NothingButARegularFileIsReplaced) {
@@ -35,7 +35,7 @@ TEST(ProgramFiles, NothingButARegularFileIsReplaced) {
          {std::vector<std::string>{"quantize", input, fifo}, {"doctor", "--json", fifo}}) {
         const Outcome outcome = run_program(arguments);
         EXPECT_EQ(outcome.exit_code, 1);
-        EXPECT_TRUE(contains(outcome.err, fifo + ": is no regular file")) << outcome.err;
+        EXPECT_TRUE(contains(outcome.err, fifo + ": not a regular file")) << outcome.err;
         EXPECT_TRUE(std::filesystem::is_fifo(fifo));
     }
 }

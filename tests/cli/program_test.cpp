@@ -42,50 +42,53 @@ struct Misuse {
 
 TEST(Program, AnswersMisuseInOneLineWithExitCode2) {
     const std::vector<Misuse> cases{
-        {{}, "name a command: verify, bench"},
+        {{}, "expected a command: verify, bench"},
         {{"verfy"}, "unknown command 'verfy'; known: verify, bench"},
         {{"--fast"}, "unknown option '--fast'; known: --help, --version"},
         {{"doctor", "--fast"}, "unknown option '--fast'; known: --help, --json"},
-        {{"doctor", "extra"}, "'extra' is one word too many"},
-        {{"verify", "--arithmetic", "exact"}, "'exact' is no arithmetic; known: fast, bit_exact"},
-        {{"verify", "--backend", "tpu"}, "'tpu' is no backend; known: automatic, cpu, hopper"},
-        {{"verify", "--filter", "("}, "'(' is no regular expression"},
+        {{"doctor", "extra"}, "unexpected argument 'extra'"},
+        {{"verify", "--arithmetic", "exact"}, "invalid arithmetic 'exact'; expected fast, bit_exact"},
+        {{"verify", "--backend", "tpu"}, "invalid backend 'tpu'; expected automatic, cpu, hopper"},
+        {{"verify", "--filter", "("}, "invalid regular expression '('"},
         {{"verify", "--filter", "no such row"}, "matches no row"},
-        {{"bench", "--arithmetic", "hopper"}, "name a --suite"},  // the old name of bit_exact is accepted
+        {{"bench", "--arithmetic", "hopper"}, "expected --suite"},  // the old name of bit_exact is accepted
         {{"bench"},
-         "name a --suite (deepseek-v3, qwen3-235b, gpt-oss, llama-70b, peers, peers-ragged) or give --m, --n and --k"},
+         "expected --suite (deepseek-v3, qwen3-235b, gpt-oss, llama-70b, peers, peers-ragged) or --m, --n and --k"},
         {{"bench", "--suite", "gpt-9"},
-         "'gpt-9' is no suite; known: deepseek-v3, qwen3-235b, gpt-oss, llama-70b, peers, peers-ragged"},
+         "invalid suite 'gpt-9'; expected deepseek-v3, qwen3-235b, gpt-oss, llama-70b, peers, peers-ragged"},
         {{"bench", "--suite", "llama-70b", "--op", "k_grouped"}, "llama-70b has no experts"},
-        {{"bench", "--suite", "gpt-oss", "--n", "8"}, "--suite has its own n and k"},
-        {{"bench", "--op", "sparse"}, "'sparse' is no operation; known: dense, batched"},
-        {{"bench", "--recipe", "row:tensor"}, "'row:tensor' is no recipe; known: a:b with sides tensor, row"},
-        {{"bench", "--m", "x"}, "--m: 'x' is no whole number from 0 to 9223372036854775807"},
-        {{"bench", "--m", "-5"}, "--m: '-5' is no whole number from 0 to 9223372036854775807"},
-        {{"bench", "--m", "8,99999999999999999999"}, "--m: '99999999999999999999' is no whole number from 0 to 92"},
-        {{"bench", "--threads", "4294967297"}, "--threads: '4294967297' is no whole number from 0 to 2147483647"},
-        {{"explain", "--m", "1", "--n", "1", "--k", "9223372036854775808"}, "--k: '9223372036854775808' is no whole"},
-        {{"bench", "--flush", "hot"}, "'hot' is no flush; known: clean, dirty, none"},
+        {{"bench", "--suite", "gpt-oss", "--n", "8"}, "--suite sets n and k"},
+        {{"bench", "--op", "sparse"}, "invalid operation 'sparse'; expected dense, batched"},
+        {{"bench", "--recipe", "row:tensor"}, "invalid recipe 'row:tensor'; expected a:b, each one of tensor, row"},
+        {{"bench", "--m", "x"}, "--m: got 'x'; expected an integer from 0 to 9223372036854775807"},
+        {{"bench", "--m", "-5"}, "--m: got '-5'; expected an integer from 0 to 9223372036854775807"},
+        {{"bench", "--m", "8,99999999999999999999"},
+         "--m: got '99999999999999999999'; expected an integer from 0 to 92"},
+        {{"bench", "--threads", "4294967297"}, "--threads: got '4294967297'; expected an integer from 0 to 2147483647"},
+        {{"explain", "--m", "1", "--n", "1", "--k", "9223372036854775808"},
+         "--k: got '9223372036854775808'; expected an integer"},
+        {{"bench", "--flush", "hot"}, "invalid flush 'hot'; expected clean, dirty, none"},
         {{"bench", "--backend", "cpu", "--overlap", "--m", "8", "--n", "8", "--k", "128"},
-         "--overlap times launches on a GPU; with the backend cpu, leave it out"},
+         "--overlap needs the hopper backend; omit it with --backend cpu"},
         {{"bench", "--backend", "cpu", "--sustained", "--m", "8", "--n", "8", "--k", "128"},
-         "--sustained loads a GPU; with the backend cpu, leave it out"},
+         "--sustained needs the hopper backend; omit it with --backend cpu"},
         {{"bench", "--sustained", "--overlap", "--m", "8", "--n", "8", "--k", "128"}, "--overlap"},
         {{"bench", "--suite", "peers-ragged", "--m", "5"},
-         "peers-ragged has these rows: dense 72, 136, 264, 392, 520, 700, 888, 1500; m_grouped_contiguous 40, 130"},
+         "peers-ragged has only these rows: dense 72, 136, 264, 392, 520, 700, 888, 1500; m_grouped_contiguous 40, "
+         "130"},
         {{"classes"}, "records is required"},
         {{"tune", "--random", "3", "--groups", "4"}, "--groups"},
         {{"tune", "--overlap"}, "unknown option '--overlap'"},
-        {{"tune"}, "tune: name a --suite"},
-        {{"tune", "--layout", "tn"}, "tune: name a --suite"},
-        {{"tune", "--layout", "kn"}, "'kn' is no layout; known: nt, nn, tn, tt"},
-        {{"tune", "--unpacked", "--wide-rows", "9"}, "tune: name a --suite"},
+        {{"tune"}, "tune: expected --suite"},
+        {{"tune", "--layout", "tn"}, "tune: expected --suite"},
+        {{"tune", "--layout", "kn"}, "invalid layout 'kn'; expected nt, nn, tn, tt"},
+        {{"tune", "--unpacked", "--wide-rows", "9"}, "tune: expected --suite"},
         {{"tune", "--rows", "a", "--wide-rows", "9", "--m", "8", "--n", "8", "--k", "128"}, "--wide-rows"},
         {{"tune", "--rows", "a", "--unpacked", "--m", "8", "--n", "8", "--k", "128"}, "--unpacked"},
         {{"quantize"}, "input is required"},
-        {{"quantize", "a", "b", "--recipe", "fp3"}, "'fp3' is no recipe of one operand; known: tensor, row, 1x128"},
-        {{"quantize", "a", "b", "--recipe", "bf16"}, "'bf16' is no recipe of one operand"},
-        {{"quantize", "a", "b", "--include", "["}, "--include '[' is no regular expression"},
+        {{"quantize", "a", "b", "--recipe", "fp3"}, "invalid recipe of one operand 'fp3'; expected tensor, row, 1x128"},
+        {{"quantize", "a", "b", "--recipe", "bf16"}, "invalid recipe of one operand 'bf16'"},
+        {{"quantize", "a", "b", "--include", "["}, "--include: got '['; expected a regular expression"},
     };
     for (const Misuse& misuse : cases) {
         const Outcome outcome = run_program(misuse.arguments);
@@ -134,7 +137,7 @@ TEST(Program, QuantizesAFile) {
     const Outcome outcome = run_program({"quantize", input, output, "--recipe", "mxfp8", "--round-up"});
     EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
     EXPECT_EQ(outcome.err, "");  // no progress bar unless stderr is a terminal
-    EXPECT_TRUE(contains(outcome.out, "1 tensors quantised (mxfp8), 0 copied"));
+    EXPECT_TRUE(contains(outcome.out, "1 tensors quantized (mxfp8), 0 copied"));
     const safetensors::SafetensorsReader reader(output);
     EXPECT_EQ(reader.header().metadata.at("tilewright.round_up"), "true");
     EXPECT_EQ(reader.header().tensors.size(), 2U);

@@ -104,7 +104,7 @@ std::string failure(const Case& c, const check::Expected& expected, Arithmetic a
             const auto at = static_cast<std::size_t>(row * spec.n + column);
             const double given = c.output_at(0, row, column), exact = expected.exact[at];
             if (std::fabs(given - exact) <= (part + 0x1p-23) * expected.magnitude[at]) continue;
-            return fmt::format("row {}, column {}: {} given, {} expected", row, column, given, exact);
+            return fmt::format("row {}, column {}: got {}; expected {}", row, column, given, exact);
         }
     }
     return "";

@@ -36,15 +36,15 @@ TEST(Driver, OneThatDoesNotStartSaysWhy) {
     FakeMachine machine;
     machine.fake().failing_call = "cuInit";
     EXPECT_EQ(message_of([] { const Driver driver(TILEWRIGHT_FAKE_DRIVER); }),
-              "the NVIDIA driver does not start: out of memory (CUDA_ERROR_OUT_OF_MEMORY); see what `nvidia-smi` says, "
-              "or use the CPU backend");
+              "the NVIDIA driver does not start: out of memory (CUDA_ERROR_OUT_OF_MEMORY); run `nvidia-smi`, or use "
+              "the CPU backend");
 }
 
 TEST(Driver, AFailedCallNamesItselfTheDeviceAndTheMeaning) {
     FakeMachine machine;
     machine.fake().failing_call = "cuLaunchKernelEx";
     EXPECT_EQ(message_of([&] { machine.runtime().run(test::gpu_problem({.device = 1}), nullptr); }),
-              "cuda:1: cuLaunchKernelEx failed: out of memory (CUDA_ERROR_OUT_OF_MEMORY); free memory of the device");
+              "cuda:1: cuLaunchKernelEx failed: out of memory (CUDA_ERROR_OUT_OF_MEMORY); free GPU memory");
 }
 
 TEST(Driver, ARefusedTensorMapNamesTheOperandAndTheDescription) {
@@ -74,7 +74,7 @@ TEST(Driver, ADeviceThatIsNotThereIsCounted) {
     for (const int device : {2, 63, 64, 1000, -1}) {
         const std::string message =
             message_of([&] { machine.runtime().run(test::gpu_problem({.device = device}), nullptr); });
-        EXPECT_NE(message.find("there is no such device, the driver sees 2"), std::string::npos) << message;
+        EXPECT_NE(message.find("no such device; the driver finds 2"), std::string::npos) << message;
     }
 }
 

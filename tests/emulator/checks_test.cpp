@@ -174,7 +174,7 @@ TEST(Checks, BeyondSharedMemory) {
     });
 }
 TEST(Checks, RowsOfAMatrix) {
-    expect_error(one_warp, "store_matrix: offset 8 is no multiple of 16",
+    expect_error(one_warp, "store_matrix: offset 8 is not a multiple of 16",
                  [](Shared& shared) { store_matrix(shared.bytes + 8, 0, 0, 0, 0); });
 }
 TEST(Checks, WgmmaWithoutProxyFence) {
@@ -208,7 +208,7 @@ TEST(Checks, Descriptors) {
     expect_error(one_warpgroup, "wgmma: 8 rows at offset 10240 are not in shared memory", &multiply<0, 128>);
     expect_error(one_warpgroup, "wgmma: rows at offset 112 do not begin with a group of 8 rows", &multiply<7, 0>);
     expect_error(one_warpgroup, "wgmma: rows at offset 512 do not begin with a group of 8 rows", &multiply<32, 0>);
-    expect_error(one_warpgroup, "matrix_descriptor: offset 512 is no multiple of 1024",
+    expect_error(one_warpgroup, "matrix_descriptor: offset 512 is not a multiple of 1024",
                  [](Shared& shared) { matrix_descriptor(shared.bytes + 512); });
     expect_error(one_warp, "wgmma: not in a warpgroup of 128 threads", &multiply<0, 0>);
 }
@@ -238,7 +238,7 @@ TEST(Checks, RegistersOfMmaA) {
         expect_error(launch, "call wgmma_fence between writing registers of mma A and the wgmma that reads them",
                      &multiply_registers<false, false>);
     }
-    expect_error(one_warp, "load_matrix_transposed: offset 8 is no multiple of 16", [](Shared& shared) {
+    expect_error(one_warp, "load_matrix_transposed: offset 8 is not a multiple of 16", [](Shared& shared) {
         u32 a[4];
         load_matrix_transposed(a, shared.bytes + 8);
     });

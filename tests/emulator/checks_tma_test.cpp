@@ -56,7 +56,7 @@ void load(Shared& shared, u8* to, u16 blocks, int x = 0) {
 }
 
 TEST(Checks, PlacesOfCopies) {
-    expect_error(one_warp, "tma_load: offset 128 of shared memory is no multiple of 1024",
+    expect_error(one_warp, "tma_load: offset 128 of shared memory is not a multiple of 1024",
                  [](Shared& shared) { load(shared, shared.bytes + 128, 1); });
     expect_error(one_warp, "1024 bytes are not all in the block's",
                  [](Shared& shared) { load(shared, reinterpret_cast<u8*>(&shared + 1), 1); });

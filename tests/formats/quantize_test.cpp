@@ -119,8 +119,8 @@ void expect_as_documented(const Matrix& source, const QuantizeOptions& options, 
                         const double expected = expected_value(options, source.get(g, i, j), scale);
                         const double given = value_of(out.values, g, i, j);
                         ASSERT_TRUE(same_number(given, expected))
-                            << given << " given, " << expected << " expected for " << source.get(g, i, j) << " at " << g
-                            << ", " << i << ", " << j << " with scale " << scale;
+                            << "got " << given << "; expected " << expected << " for " << source.get(g, i, j) << " at "
+                            << g << ", " << i << ", " << j << " with scale " << scale;
                     }
                 }
             }

@@ -249,9 +249,9 @@ TEST(QuantizeTokens, MistakesAreNamed) {
     const TokenOperand rows{operand(values, Granularity::block_1x128, scales)};
     const TokenOperand columns{operand(narrow, Granularity::block_1x128, narrow_scales)};
     TokenSource source{.x = x.tensor()};
-    EXPECT_NE(message(source, {}, {}).find("nothing would be written"), std::string::npos);
+    EXPECT_NE(message(source, {}, {}).find("Nothing would be written"), std::string::npos);
     source.gradient = x.tensor();
-    EXPECT_NE(message(source, rows, {}).find("only swiglu_gradient reads it"), std::string::npos);
+    EXPECT_NE(message(source, rows, {}).find("Only swiglu_gradient reads it"), std::string::npos);
     source.gradient = {};
     source.ends = row_major(ends.data(), Format::i32, {2});
     EXPECT_NE(message(source, rows, columns).find("columns.values: got [128, 200]; expected [128, a multiple of 128]"),
@@ -259,7 +259,7 @@ TEST(QuantizeTokens, MistakesAreNamed) {
         << message(source, rows, columns);
     TokenOperand squares = rows;
     squares.operand.granularity = Granularity::block_128x128;
-    EXPECT_NE(message(source, squares, {}).find("squares begin with each group"), std::string::npos);
+    EXPECT_NE(message(source, squares, {}).find("Blocks of 128x128 start again in each group"), std::string::npos);
     source.activation = Activation::swiglu_gradient;
     EXPECT_NE(message(source, rows, {}).find("source.gradient: got nothing; expected [200, 64]"), std::string::npos);
     source.activation = Activation::swiglu;

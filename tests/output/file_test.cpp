@@ -39,7 +39,7 @@ TEST(OutputFile, ReplacesNothingButRegularFiles) {
     const TemporaryFolder folder;
     const std::string fifo = folder.file("fifo");
     ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
-    EXPECT_NE(refusal(fifo).find("is no regular file"), std::string::npos) << refusal(fifo);
+    EXPECT_NE(refusal(fifo).find("not a regular file"), std::string::npos) << refusal(fifo);
     EXPECT_THROW(append_text(fifo, "new"), std::runtime_error);
     EXPECT_TRUE(std::filesystem::is_fifo(fifo));
     EXPECT_NE(refusal(folder.path().string()).find("is a folder"), std::string::npos);

@@ -49,11 +49,11 @@ TEST(Device, BadLinesAreReported) {
         std::string expected;  // a regular expression for one of the problems
     };
     const Bad cases[]{
-        {replaced("\nsms\t132", "\nsms\tmany"), "line \\d+: sms: 'many' is no number"},
+        {replaced("\nsms\t132", "\nsms\tmany"), "line \\d+: sms: 'many' is not a number"},
         {replaced("\nsms\t132", "\nsms\t-1"), "line \\d+: sms: -1 is not positive"},
-        {replaced("\nsms\t132", "\nsms\t1.5"), "line \\d+: sms: 1.5 is no whole number"},
+        {replaced("\nsms\t132", "\nsms\t1.5"), "line \\d+: sms: 1.5 is not an integer"},
         {replaced("\nsms\t132", "\nsms\t1e12"), "line \\d+: sms: 1e12 is too large"},
-        {replaced("\nsms\t132", "\nsms\tnan"), "line \\d+: sms: 'nan' is no number"},
+        {replaced("\nsms\t132", "\nsms\tnan"), "line \\d+: sms: 'nan' is not a number"},
         {replaced("\nsms\t", "\nsmss\t"), "sms: missing"},
         {replaced("\nsms\t", "\nsmss\t"), "line \\d+: smss: unknown, or given twice"},
         {replaced("\nname\t.*", ""), "name: missing"},

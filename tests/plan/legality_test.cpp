@@ -33,11 +33,10 @@ TEST(Legality, EachRuleSpeaksInNumbers) {
         {"256x128x128 stages=3", "256x128x128 stages=4",
          "shared memory: 256x128 with 4 stages needs 261 KB of shared memory, 227 KB exist"},
         {"256x128x128 stages=3", "256x256x128 stages=2",
-         "registers: 256x256 needs 288 accumulator registers a thread (256 for the sum, 32 for partial sums), 200 "
-         "exist "
-         "besides 32 others with 2 warpgroups"},
+         "registers: 256x256 needs 288 accumulator registers per thread (256 for the sum, 32 for partial sums), 200 "
+         "are available after 32 others with 2 warpgroups"},
         {"192x128x128 warpgroups=3", "192x128x128", "wgmma: 192x128: 2 warpgroups multiply multiples of 128 rows"},
-        {"128x136x128", "128x132x128", "wgmma: 128x132: wgmma has multiples of 8 columns, at most 256"},
+        {"128x136x128", "128x132x128", "wgmma: 128x132: wgmma supports multiples of 8 columns, at most 256"},
         {"128x128x128", "128x128x64", "wgmma: 128x128: a stage holds 128 of k, not 64"},
         {"128x128x128 cluster=2 multicast=a", "128x128x128 cluster=4 multicast=a",
          "cluster: clusters of 4 leave SMs idle, only pairs fill the chip"},
@@ -54,7 +53,7 @@ TEST(Legality, SwappedAndSplitTilesHaveRulesOfTheirOwn) {
     ProblemSizes sizes = dense(4096, 7168, 576);
     EXPECT_EQ(objection("128x32x128 swap cluster=2 multicast=a", sizes), "");
     EXPECT_EQ(objection("128x24x128 swap cluster=2 multicast=a", sizes),
-              "cluster: 128x24 swapped: half of the shared operand's 24 rows is no multiple of 8");
+              "cluster: 128x24 swapped: half of the shared operand's 24 rows is not a multiple of 8");
     EXPECT_EQ(objection("128x128x128 stages=3 split=4", sizes), "");
     EXPECT_EQ(objection("128x128x128 stages=3 split=8", sizes), "split k: k = 576 has at most 5 slices of 128, not 8");
 }
@@ -79,7 +78,7 @@ TEST(Legality, PairsNeedTwoTilesOfOneGroup) {
     ProblemSizes one_sm = dense(1024, 4096, 7168);
     one_sm.sm_limit = 1;
     EXPECT_EQ(objection("128x128x128 cluster=2 multicast=a", one_sm),
-              "cluster: a cluster of 2 needs two SMs, this call may use one");
+              "cluster: a cluster of 2 needs two SMs; this call may use one");
 }
 
 TEST(Legality, SplitsKeepInvarianceAndFitAClusterOfBlocks) {
@@ -104,15 +103,14 @@ TEST(Legality, AnOperandAlongItsRowsIsMmaA) {
     sizes.layout = Layout::nn;
     EXPECT_EQ(objection("128x128x128 stages=4 swap", sizes), "");
     EXPECT_EQ(objection("128x128x128 stages=4", sizes),
-              "wgmma: 128x128: b, contiguous along n, has to be on the tensor core's rows, with swap");
+              "wgmma: 128x128: an N-major b must be on the rows of the tensor core, with swap");
     EXPECT_EQ(objection("64x128x128 stages=4 warpgroups=1 swap", sizes),
-              "wgmma: 64x128 swapped: b, contiguous along n, is loaded in 128 rows at a time");
+              "wgmma: 64x128 swapped: an N-major b is loaded in 128 rows at a time");
     sizes.layout = Layout::tt;
     EXPECT_EQ(objection("128x128x128 stages=4 swap", sizes),
-              "wgmma: 128x128 swapped: a, contiguous along m, has to be on the tensor core's rows, without swap");
+              "wgmma: 128x128 swapped: an M-major a must be on the rows of the tensor core, without swap");
     EXPECT_EQ(objection("128x128x128 stages=4 cluster=2 multicast=b", sizes),
-              "wgmma: 128x128: blocks share operands in shared memory, and a, contiguous along m, is taken from "
-              "registers");
+              "wgmma: 128x128: blocks share operands in shared memory, and an M-major a is taken from registers");
 }
 
 TEST(Legality, PackedWeightsForBf16AreMmaA) {
@@ -126,7 +124,7 @@ TEST(Legality, PackedWeightsForBf16AreMmaA) {
     EXPECT_EQ(objection_to("256x64x128 stages=5 warpgroups=4 swap"), "");
     EXPECT_EQ(objection_to("256x16x128 stages=7 warpgroups=4 swap split=8"), "");
     EXPECT_EQ(objection_to("128x64x128 stages=5"),
-              "wgmma: 128x64: packed weights have to be on the tensor core's rows, with swap");
+              "wgmma: 128x64: packed weights must be on the rows of the tensor core, with swap");
     EXPECT_EQ(objection_to("192x16x128 stages=5 warpgroups=3 swap"),
               "wgmma: 192x16 swapped: packed weights are loaded in 64 rows or multiples of 128");
     EXPECT_EQ(objection_to("256x64x128 stages=6 warpgroups=4 swap"),

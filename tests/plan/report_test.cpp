@@ -129,7 +129,7 @@ TEST(ExplainCommand, SaysThatPackedWeightsAreExpanded) {
 TEST(ExplainCommand, NamesTheKernelAndTheLoopForWideRowsOfTheRecipeAtHand) {
     for (const std::string recipe : {"bf16:mxfp4", "nvfp4:mxfp4", "1x128:mxfp4", "mxfp8:mxfp4"}) {
         const bool as_bf16 = recipe == "bf16:mxfp4" || recipe == "nvfp4:mxfp4";
-        const std::string kernel = as_bf16 ? "kernel for wide rows next to bf16" : "kernel for windows of scales";
+        const std::string kernel = as_bf16 ? "kernel for wide rows with bf16" : "kernel for windows of scales";
         const std::string loop = as_bf16 ? "mainloop/wide_rows.h" : "mainloop/windows.h";
         for (const char* options : {" --wide-rows 100", " --unpacked"}) {
             const std::string text = printed("--recipe " + recipe + options);
@@ -174,13 +174,13 @@ TEST(ExplainCommand, MistakesListWhatIsKnown) {
     const std::string sizes = " --m 64 --n 256 --k 256";
     EXPECT_EQ(objection("dense" + sizes), "");
     EXPECT_EQ(objection("k_grouped --recipe 1x128:1x128 --output f32 --with-c --groups 4 --json" + sizes), "");
-    EXPECT_TRUE(contains(objection("sparse" + sizes), "'sparse' is no grouping; known: dense, batched, "));
-    EXPECT_TRUE(contains(objection("--recipe 1x64" + sizes), "'1x64' is no recipe; known: tensor:tensor, "));
-    EXPECT_TRUE(contains(objection("--recipe row:128x128" + sizes), "'row:128x128' is no recipe; known: "));
-    EXPECT_TRUE(contains(objection("--device h300" + sizes), "'h300' is no device; known: h200, h100, "));
-    EXPECT_TRUE(contains(objection("--layout ntt" + sizes), "known: nt, nn, tn, tt"));
-    EXPECT_TRUE(contains(objection("--output e4m3" + sizes), "known: bf16, f16, f32"));
-    EXPECT_TRUE(contains(objection("--unpromoted" + sizes), "accumulation: got unpromoted; expected promoted."));
+    EXPECT_TRUE(contains(objection("sparse" + sizes), "invalid grouping 'sparse'; expected dense, batched, "));
+    EXPECT_TRUE(contains(objection("--recipe 1x64" + sizes), "invalid recipe '1x64'; expected tensor:tensor, "));
+    EXPECT_TRUE(contains(objection("--recipe row:128x128" + sizes), "invalid recipe 'row:128x128'; expected "));
+    EXPECT_TRUE(contains(objection("--device h300" + sizes), "invalid device 'h300'; expected h200, h100, "));
+    EXPECT_TRUE(contains(objection("--layout ntt" + sizes), "expected nt, nn, tn, tt"));
+    EXPECT_TRUE(contains(objection("--output e4m3" + sizes), "expected bf16, f16, f32"));
+    EXPECT_TRUE(contains(objection("--unpromoted" + sizes), "accumulation: got unpromoted; expected promoted for "));
     EXPECT_NE(objection("--m -1 --n 1 --k 1"), "");
     EXPECT_NE(objection("--m 1 --n 1"), "");
 }

@@ -31,9 +31,9 @@ TEST(Tuned, BadLinesAreReportedAndTheRestIsKept) {
                                          "h200\t" + key + "\t128x128x128\t2026-11-21\t\n" + good);
     EXPECT_EQ(table.rows.size(), 2U);
     const std::vector<std::string> expected{
-        "line 4: '128x128 stages=4' is no tile; one reads '128x128x128 stages=4 cluster=2'",
-        "line 5: '128x128x128 stages=0' is no tile; one reads '128x128x128 stages=4 cluster=2'",
-        "line 6: 'yesterday' is no date; one reads 2026-11-21", "line 8: the device is empty",
+        "line 4: '128x128 stages=4' is not a tile; expected one such as '128x128x128 stages=4 cluster=2'",
+        "line 5: '128x128x128 stages=0' is not a tile; expected one such as '128x128x128 stages=4 cluster=2'",
+        "line 6: 'yesterday' is not a date; expected one such as 2026-11-21", "line 8: the device is empty",
         "line 9: the command that repeats the measurement is empty"};
     std::vector<std::string> problems = table.problems;
     ASSERT_FALSE(problems.empty());

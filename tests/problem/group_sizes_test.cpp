@@ -25,8 +25,8 @@ constexpr Grouping groupings_of_ends[] = {Grouping::m_grouped_offsets, Grouping:
 TEST(GroupSizes, EndsThatDescend) {
     for (Grouping grouping : groupings_of_ends) {
         const std::string expected =
-            "groups.sizes: got the end 2 of group 2 after the end 5 of group 1; expected ends that do not decrease. "
-            "Did you pass sizes? Use their running sum.\n";
+            "groups.sizes: got end 2 for group 2 after end 5 for group 1; expected ends that do not decrease. Did you "
+            "pass sizes? Use their running sum.\n";
         EXPECT_EQ(found<std::int32_t>(grouping, {3, 5, 2, 7}), expected) << name(grouping);
         EXPECT_EQ(found<std::int64_t>(grouping, {3, 5, 2, 1}), expected) << name(grouping);
         EXPECT_EQ(found<std::int64_t>(grouping, {3, 5, 2, 1}, Check::call), "") << name(grouping);
@@ -35,17 +35,18 @@ TEST(GroupSizes, EndsThatDescend) {
 
 TEST(GroupSizes, EndsBeyondTheOperand) {
     EXPECT_EQ(found<std::int32_t>(Grouping::m_grouped_offsets, {3, 65, 2}),
-              "groups.sizes: got the end 65 of group 1; expected from 0 to 64, m in a.values. a call clamps it.\n");
+              "groups.sizes: got end 65 for group 1; expected 0 to 64 (m of a.values). The call would clamp it.\n");
     EXPECT_EQ(found<std::int64_t>(Grouping::k_grouped, {-1, 512}),
-              "groups.sizes: got the end -1 of group 0; expected from 0 to 512, k in a.values. a call clamps it.\n");
+              "groups.sizes: got end -1 for group 0; expected 0 to 512 (k of a.values). The call would clamp it.\n");
 }
 
 TEST(GroupSizes, Counts) {
     EXPECT_EQ(found<std::int32_t>(Grouping::m_grouped_masked, {64, 0, 65}),
-              "groups.sizes: got the size 65 of group 2; expected from 0 to 64, m in a.values. a call clamps it.\n");
-    EXPECT_EQ(found<std::int32_t>(Grouping::k_grouped_flat, {512, -1}),
-              "groups.sizes: got the size -1 of group 1 after 512 of the groups before; expected from 0 to 512, k in "
-              "a.values. All groups together; a call clamps it.\n");
+              "groups.sizes: got size 65 for group 2; expected 0 to 64 (m of a.values). The call would clamp it.\n");
+    EXPECT_EQ(
+        found<std::int32_t>(Grouping::k_grouped_flat, {512, -1}),
+        "groups.sizes: got size -1 for group 1 after 512 in the groups before; expected sizes of 0 or more with a "
+        "sum of at most 512 (k of a.values). The call would clamp it.\n");
     EXPECT_NE(found<std::int64_t>(Grouping::k_grouped_flat, {500, 1LL << 62, 1LL << 62}), "");
 }
 

@@ -42,7 +42,7 @@ std::vector<Malformed> tensors() {  // NOLINT(readability-function-size): a tabl
              [](Problem& p) {
                  p.c = placed(Format::f32, {64, 256});
              },
-         .messages = {"c: got f32; expected bf16. c has the format of d."}},
+         .messages = {"c: got f32; expected bf16, the format of d."}},
         {.mistake = "scales as bf16",
          .spec = {},
          .make =
@@ -90,11 +90,11 @@ std::vector<Malformed> sides() {
          .make = [](Problem& p) { p.a.granularity = Granularity::none; },
          .messages =
              {"recipe: got e4m3:128x128; expected 1x128:128x128, 128x128:128x128, 1x32:128x128 or 1x16:128x128.",
-              "a.scales: got [64, 4]; expected nothing for e4m3 values."}},
+              "a.scales: got [64, 4]; expected nothing for e4m3 values without scales."}},
         {.mistake = "fp8 of b without scaling, but with scales",
          .spec = {},
          .make = [](Problem& p) { p.b.granularity = Granularity::none; },
-         .messages = {"b.scales: got [2, 4]; expected nothing for e4m3 values."}},
+         .messages = {"b.scales: got [2, 4]; expected nothing for e4m3 values without scales."}},
         {.mistake = "fp8 of both sides without scaling",
          .spec = {.recipe = "e4m3:e5m2"},
          .make = [](Problem&) {},
@@ -121,7 +121,7 @@ std::vector<Malformed> sides() {
                  p.a.scales = placed(Format::f32, {1, 4});
              },
          .messages = {"recipe: got 128x128:1x128; expected 128x128:e4m3, 128x128:e5m2, 128x128:128x128, 1x128:1x128, "
-                      "1x32:1x128 or 1x16:1x128. did you swap a and b? a holds the activations, b the weights."}},
+                      "1x32:1x128 or 1x16:1x128. Did you swap a and b? a holds the activations, b the weights."}},
         {.mistake = "1x16 scales of fp8",
          .spec = {.recipe = "nvfp4:nvfp4"},
          .make =
@@ -147,7 +147,7 @@ std::vector<Malformed> pairs() {
          .spec = {.recipe = "row:1x128"},
          .make = [](Problem&) {},
          .messages = {"recipe: got row:1x128; expected row:e4m3, row:e5m2, row:row, row:1x32, row:1x16, 1x128:1x128, "
-                      "1x32:1x128 or 1x16:1x128. did you swap a and b? a holds the activations, b the weights."}},
+                      "1x32:1x128 or 1x16:1x128. Did you swap a and b? a holds the activations, b the weights."}},
         {.mistake = "row with 128x128",
          .spec = {.recipe = "e5m2.row:128x128.ue8m0"},
          .make = [](Problem&) {},
@@ -161,15 +161,14 @@ std::vector<Malformed> pairs() {
         {.mistake = "bf16 with per-tensor fp8",
          .spec = {.recipe = "bf16:tensor"},
          .make = [](Problem&) {},
-         .messages = {"recipe: got bf16:tensor; expected bf16:1x32, bf16:1x16, bf16:bf16, tensor:tensor, 1x128:tensor, "
-                      "1x32:tensor or 1x16:tensor. a is not quantised: quantize it, e.g. to 1x128 "
-                      "(tilewright.quantize(a, '1x128') of Python)."}},
+         .messages =
+             {"recipe: got bf16:tensor; expected bf16:1x32, bf16:1x16, bf16:bf16, tensor:tensor, 1x128:tensor, "
+              "1x32:tensor or 1x16:tensor. Quantize a, e.g. to 1x128 (tilewright.quantize(a, '1x128') in Python)."}},
         {.mistake = "fp8 with weights that are not quantised",
          .spec = {.recipe = "row:f32"},
          .make = [](Problem&) {},
-         .messages =
-             {"recipe: got row:f32; expected row:e4m3, row:e5m2, row:row, row:1x32, row:1x16, 1x32:f32, 1x16:f32 or "
-              "f32:f32. b is not quantised: quantize it, e.g. to row (tilewright.quantize(b, 'row') of Python)."}},
+         .messages = {"recipe: got row:f32; expected row:e4m3, row:e5m2, row:row, row:1x32, row:1x16, 1x32:f32, "
+                      "1x16:f32 or f32:f32. Quantize b, e.g. to row (tilewright.quantize(b, 'row') in Python)."}},
         {.mistake = "fp8 without scales, with which nothing quantised goes as b",
          .spec = {.recipe = "e4m3:bf16"},
          .make = [](Problem&) {},

@@ -38,15 +38,15 @@ std::vector<Malformed> malformed_hopper() {
         on_gpu("1x128 activations next to NVFP4 weights, of groups of k",
                {.grouping = Grouping::k_grouped, .recipe = "1x128:nvfp4"},
                [](Problem& p) { p.groups.sizes.device = p.d.device; },
-               {"groups.grouping: got k_grouped; expected a dense, batched or m-grouped call on a Hopper GPU. Copy the "
-                "tensors to the host and use the CPU backend."}),
+               {"groups.grouping: got k_grouped; expected a dense, batched or m-grouped call with FP4 weights on a "
+                "Hopper GPU. Copy the tensors to the host and use the CPU backend."}),
         on_gpu("f16 activations next to MXFP4 weights, of groups of k",
                {.grouping = Grouping::k_grouped, .recipe = "f16:mxfp4"},
                [](Problem& p) { p.groups.sizes.device = p.d.device; },
                {"a: got f16; expected bf16, nvfp4, mxfp4, or fp8 with tensor, row, 1x128 or 1x32 scales for mxfp4 "
                 "weights on a Hopper GPU. Pass it as bf16, or copy the tensors to the host and use the CPU backend.",
-                "groups.grouping: got k_grouped; expected a dense, batched or m-grouped call on a Hopper GPU. Copy the "
-                "tensors to the host and use the CPU backend."}),
+                "groups.grouping: got k_grouped; expected a dense, batched or m-grouped call with FP4 weights on a "
+                "Hopper GPU. Copy the tensors to the host and use the CPU backend."}),
         on_gpu("MXFP4 activations next to MXFP8 weights", {.recipe = "mxfp4:mxfp8"}, unchanged,
                {"a: got mxfp4; expected bf16, nvfp4, or fp8 with tensor, row, 1x128 or 1x32 scales for mxfp8 weights "
                 "on a Hopper GPU. Quantize it to mxfp8, or copy the tensors to the host and use the CPU backend."}),
@@ -56,8 +56,8 @@ std::vector<Malformed> malformed_hopper() {
                 "Copy them, or copy the tensors to the host and use the CPU backend."}),
         on_gpu("bf16 rows of 1002 bytes next to MXFP8 weights, which may have any", {.recipe = "bf16:mxfp8", .k = 501},
                unchanged,
-               {"a.values.strides: got [501, 1] of bf16; expected multiples of 16 bytes below 2^40, except along k, on "
-                "a Hopper GPU. Copy it, or copy the tensors to the host and use the CPU backend."}),
+               {"a.values.strides: got [501, 1] of bf16; expected strides in multiples of 16 bytes below 2^40, except "
+                "along k, on a Hopper GPU. Copy it, or copy the tensors to the host and use the CPU backend."}),
         on_gpu("bf16 weights next to MXFP8 activations", {.recipe = "mxfp8:bf16"}, unchanged,
                {"b: got bf16; expected fp8, mxfp4 or nvfp4 for mxfp8 activations on a Hopper GPU. Copy the tensors to "
                 "the host and use the CPU backend."}),
@@ -66,18 +66,18 @@ std::vector<Malformed> malformed_hopper() {
                {"groups.grouping: got k_grouped; expected a dense, batched or m-grouped call with 1x32 scales on a "
                 "Hopper GPU. Copy the tensors to the host and use the CPU backend."}),
         on_gpu("bf16, for which there is no kernel yet", {.recipe = "bf16:bf16"}, unchanged,
-               {"a: got bf16; expected fp8 with tensor, row, 1x128 or 128x128 scales on a Hopper GPU. Copy the tensors "
-                "to the host and use the CPU backend.",
-                "b: got bf16; expected fp8 with tensor, row, 1x128 or 128x128 scales on a Hopper GPU. Copy the tensors "
-                "to the host and use the CPU backend."}),
+               {"a: got bf16; expected fp8 with tensor, row, 1x128 or 128x128 scales on a Hopper GPU. Quantize it, or "
+                "copy the tensors to the host and use the CPU backend.",
+                "b: got bf16; expected fp8 with tensor, row, 1x128 or 128x128 scales on a Hopper GPU. Quantize it, or "
+                "copy the tensors to the host and use the CPU backend."}),
         on_gpu("a pair that no backend takes", {.recipe = "row:tensor"}, unchanged,
                {"recipe: got row:tensor; expected row:e4m3, row:e5m2, row:row, row:1x32, row:1x16, tensor:tensor, "
                 "1x128:tensor, 1x32:tensor or 1x16:tensor."}),
         on_gpu("rows of 1000 bytes", {.k = 1000}, unchanged,
-               {"a.values.strides: got [1000, 1] of e4m3; expected multiples of 16 bytes below 2^40, except along k, "
-                "on a Hopper GPU. Copy it, or copy the tensors to the host and use the CPU backend.",
-                "b.values.strides: got [1000, 1] of e4m3; expected multiples of 16 bytes below 2^40, except along k, "
-                "on a Hopper GPU. Copy it, or copy the tensors to the host and use the CPU backend."}),
+               {"a.values.strides: got [1000, 1] of e4m3; expected strides in multiples of 16 bytes below 2^40, except "
+                "along k, on a Hopper GPU. Copy it, or copy the tensors to the host and use the CPU backend.",
+                "b.values.strides: got [1000, 1] of e4m3; expected strides in multiples of 16 bytes below 2^40, except "
+                "along k, on a Hopper GPU. Copy it, or copy the tensors to the host and use the CPU backend."}),
         on_gpu("k that is not contiguous", {},
                [](Problem& p) {
                    p.a.values.strides = {1024, 2};

@@ -45,11 +45,13 @@ std::vector<Malformed> words() {
         {.mistake = "an unknown layout",
          .spec = {},
          .make = [](Problem& p) { p.layout = static_cast<Layout>(4); },
-         .messages = {"layout: got 4; expected 0 to 3."}},
+         .messages = {"layout: got 4; expected nt, nn, tn or tt."}},
         {.mistake = "an unknown grouping",
          .spec = {},
          .make = [](Problem& p) { p.groups.grouping = static_cast<Grouping>(9); },
-         .messages = {"groups.grouping: got 9; expected 0 to 8."}},
+         .messages =
+             {"groups.grouping: got 9; expected dense, batched, m_grouped_indices, m_grouped_offsets, "
+              "m_grouped_aligned_offsets, m_grouped_masked, k_grouped, k_grouped_aligned_offsets or k_grouped_flat."}},
         {.mistake = "three unknown words",
          .spec = {},
          .make =
@@ -58,12 +60,13 @@ std::vector<Malformed> words() {
                  p.arithmetic = static_cast<Arithmetic>(200);
                  p.reproducibility = static_cast<Reproducibility>(3);
              },
-         .messages = {"accumulation: got 2; expected 0 to 1.", "arithmetic: got 200; expected 0 to 1.",
-                      "reproducibility: got 3; expected 0 to 1."}},
+         .messages = {"accumulation: got 2; expected promoted or unpromoted.",
+                      "arithmetic: got 200; expected fast or bit_exact.",
+                      "reproducibility: got 3; expected repeatable or invariant."}},
         {.mistake = "an unknown backend",
          .spec = {},
          .make = [](Problem&) {},
-         .messages = {"backend: got 3; expected 0 to 2."},
+         .messages = {"backend: got 3; expected automatic, cpu or hopper."},
          .backend = static_cast<Backend>(3)},
         {.mistake = "groups of k within a k-block of the GPU",
          .spec = {.grouping = Grouping::k_grouped_aligned_offsets, .recipe = "row:row"},
@@ -75,10 +78,10 @@ std::vector<Malformed> words() {
         {.mistake = "the GPU backend for shapes alone",
          .spec = {.recipe = "f16:f16"},
          .make = [](Problem&) {},
-         .messages = {"a: got f16; expected fp8 with tensor, row, 1x128 or 128x128 scales on a Hopper GPU. Copy the "
-                      "tensors to the host and use the CPU backend.",
-                      "b: got f16; expected fp8 with tensor, row, 1x128 or 128x128 scales on a Hopper GPU. Copy the "
-                      "tensors to the host and use the CPU backend."},
+         .messages = {"a: got f16; expected fp8 with tensor, row, 1x128 or 128x128 scales on a Hopper GPU. Quantize "
+                      "it, or copy the tensors to the host and use the CPU backend.",
+                      "b: got f16; expected fp8 with tensor, row, 1x128 or 128x128 scales on a Hopper GPU. Quantize "
+                      "it, or copy the tensors to the host and use the CPU backend."},
          .backend = Backend::hopper,
          .check = Check::shapes},
     };
@@ -101,7 +104,7 @@ std::vector<Malformed> several() {
          .messages =
              {"a.values.strides: got [512]; expected one stride per dimension of [64, 512].",
               "b.scales: got f16; expected f32 or ue8m0 for 128x128 scales of e4m3.",
-              "c: got f32; expected bf16. c has the format of d.",
+              "c: got f32; expected bf16, the format of d.",
               "c: got [64, 255]; expected [64, 256] for m_grouped_aligned_offsets. n is 256 in b.values.",
               "b.scales: got [4, 4, 2]; expected [4, 2, 4] for 128x128 scales of b [4, 256, 512]. Pass the transposed "
               "view.",

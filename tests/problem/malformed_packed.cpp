@@ -63,11 +63,13 @@ std::vector<Malformed> malformed_packed() {
              {"b.packed: got layout version 7; expected version 3. Pack the weights again with this version of "
               "Tilewright."}),
         with("packed for other activations", spec, [](Problem& p) { p.b.packed.activations = PackedFor::bf16; },
-             {"b.packed: got weights packed for bf16 activations; expected fp8 for a of 1x128. Pack them again for "
-              "these activations."}),
+             {"b.packed: got weights packed for bf16 activations; expected weights packed for fp8 activations, because "
+              "a is 1x128. Pack "
+              "the weights again for these activations."}),
         with("packed for fp8, multiplied with bf16", {.recipe = "bf16:mxfp4"}, [](Problem&) {},
-             {"b.packed: got weights packed for fp8 activations; expected bf16 for a of bf16. Pack them again for "
-              "these activations."}),
+             {"b.packed: got weights packed for fp8 activations; expected weights packed for bf16 activations, because "
+              "a is bf16. Pack "
+              "the weights again for these activations."}),
         with("packed of another k", spec, [](Problem& p) { p.b.packed.k = 256; },
              {"b.values: got [256, 256]; expected [256, 512] for dense nt. k is 512 in a.values."}),
         with("packed for groups that the call has not", {.grouping = Grouping::batched, .recipe = "1x128:mxfp4"},
@@ -80,7 +82,7 @@ std::vector<Malformed> malformed_packed() {
                  p.b.packed.n = 256;
                  p.b.packed.k = 512;
              },
-             {"b.packed: got packed weights with layout nn; expected nt or tt. Packed weights are [n, k]."}),
+             {"b.packed: got packed weights with layout nn; expected layout nt or tt. Packed weights are [n, k]."}),
         with("packed without memory", spec, [](Problem& p) { p.b.packed.data = nullptr; },
              {"b.packed: got a null pointer; expected memory for packed weights."}),
         with("packed next to values", spec, [](Problem& p) { p.b.values = p.a.values; },
@@ -92,8 +94,8 @@ std::vector<Malformed> malformed_packed() {
              {"a: got packed weights; expected activations. Pass packed weights as b."}),
         unpacked("weights that are not packed, of groups of k on a GPU",
                  {.grouping = Grouping::k_grouped, .recipe = "1x128:mxfp4"}, [](Problem&) {},
-                 {"groups.grouping: got k_grouped; expected a dense, batched or m-grouped call on a Hopper GPU. Copy "
-                  "the tensors to the host and use the CPU backend."}),
+                 {"groups.grouping: got k_grouped; expected a dense, batched or m-grouped call with FP4 weights on a "
+                  "Hopper GPU. Copy the tensors to the host and use the CPU backend."}),
         unpacked("weights that are packed along n, on a GPU", {.layout = Layout::nn, .recipe = "row:mxfp4"},
                  [](Problem&) {},
                  {"b.values: got mxfp4 values contiguous along n; expected values contiguous along k on a Hopper GPU. "
@@ -107,13 +109,14 @@ std::vector<Malformed> malformed_packed() {
             [](Problem& p) { p.b.packed.activations = PackedFor::bf16; },
             {"a: got f16; expected bf16, nvfp4, mxfp4, or fp8 with tensor, row, 1x128 or 1x32 scales for mxfp4 weights "
              "on a Hopper GPU. Pass it as bf16, or copy the tensors to the host and use the CPU backend."}),
-        on_hopper("bf16 rows at no multiple of 16 bytes", {.recipe = "bf16:nvfp4"},
-                  [](Problem& p) {
-                      p.b.packed.activations = PackedFor::bf16;
-                      p.a.values.strides[0] = 516;
-                  },
-                  {"a.values.strides: got [516, 1] of bf16; expected multiples of 16 bytes below 2^40, except along k, "
-                   "on a Hopper GPU. Copy it, or copy the tensors to the host and use the CPU backend."}),
+        on_hopper(
+            "bf16 rows at no multiple of 16 bytes", {.recipe = "bf16:nvfp4"},
+            [](Problem& p) {
+                p.b.packed.activations = PackedFor::bf16;
+                p.a.values.strides[0] = 516;
+            },
+            {"a.values.strides: got [516, 1] of bf16; expected strides in multiples of 16 bytes below 2^40, except "
+             "along k, on a Hopper GPU. Copy it, or copy the tensors to the host and use the CPU backend."}),
         on_hopper("bf16 contiguous along m", {.layout = Layout::tt, .recipe = "bf16:nvfp4"},
                   [](Problem& p) { p.b.packed.activations = PackedFor::bf16; },
                   {"a.values: got bf16 values contiguous along m; expected values contiguous along k on a Hopper GPU. "
@@ -128,8 +131,8 @@ std::vector<Malformed> malformed_packed() {
                   "Copy the tensors to the host and use the CPU backend."}),
         unpacked("MXFP4 weights that are not packed next to bf16, of groups of k on a GPU",
                  {.grouping = Grouping::k_grouped, .recipe = "bf16:mxfp4"}, [](Problem&) {},
-                 {"groups.grouping: got k_grouped; expected a dense, batched or m-grouped call on a Hopper GPU. Copy "
-                  "the tensors to the host and use the CPU backend."}),
+                 {"groups.grouping: got k_grouped; expected a dense, batched or m-grouped call with FP4 weights on a "
+                  "Hopper GPU. Copy the tensors to the host and use the CPU backend."}),
         unpacked("NVFP4 weights that are packed along n, on a GPU", {.layout = Layout::nn, .recipe = "nvfp4:nvfp4"},
                  [](Problem&) {},
                  {"b.values: got nvfp4 values contiguous along n; expected values contiguous along k on a Hopper GPU. "

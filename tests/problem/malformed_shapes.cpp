@@ -102,32 +102,32 @@ std::vector<Malformed> operands_of_other_groupings() {
                  p.a.values = placed(Format::bf16, {4, 64, 512});
                  p.b.values = placed(Format::bf16, {4, 256, 512});
              },
-         .messages = {"a.values: got [4, 64, 512]; expected [64, k] for dense nt. Groups of equal size are batched "
-                      "(batched_gemm of Python).",
-                      "b.values: got [4, 256, 512]; expected [256, k] for dense nt. Groups of equal size are batched "
-                      "(batched_gemm of Python)."}},
+         .messages = {"a.values: got [4, 64, 512]; expected [64, k] for dense nt. For groups of equal size use batched "
+                      "(batched_gemm in Python).",
+                      "b.values: got [4, 256, 512]; expected [256, k] for dense nt. For groups of equal size use "
+                      "batched (batched_gemm in Python)."}},
         {.mistake = "experts in a dense call",
          .spec = {.recipe = "bf16:bf16"},
          .make =
              [](Problem& p) {
                  p.b.values = placed(Format::bf16, {4, 256, 512});
              },
-         .messages = {"b.values: got [4, 256, 512]; expected [256, 512] for dense nt. Rows of several groups are "
-                      "m_grouped_offsets, by the end of each group (grouped_gemm of Python)."}},
+         .messages = {"b.values: got [4, 256, 512]; expected [256, 512] for dense nt. For rows of several groups use "
+                      "m_grouped_offsets (grouped_gemm(offsets=) in Python)."}},
         {.mistake = "rows of groups in a batched call",
          .spec = {.grouping = Grouping::batched, .recipe = "bf16:bf16"},
          .make =
              [](Problem& p) {
                  p.a.values = placed(Format::bf16, {64, 512});
              },
-         .messages = {"a.values: got [64, 512]; expected [4, 64, 512] for batched nt. Rows of several groups are "
-                      "m_grouped_offsets, by the end of each group (grouped_gemm of Python)."}},
+         .messages = {"a.values: got [64, 512]; expected [4, 64, 512] for batched nt. For rows of several groups use "
+                      "m_grouped_offsets (grouped_gemm(offsets=) in Python)."}},
         {.mistake = "a and b of groups swapped",
          .spec = {.grouping = Grouping::m_grouped_offsets, .recipe = "bf16:bf16"},
          .make = [](Problem& p) { std::swap(p.a, p.b); },
-         .messages = {"a.values: got [4, 256, 512]; expected [64, k] for m_grouped_offsets nt. did you swap a and b? a "
+         .messages = {"a.values: got [4, 256, 512]; expected [64, k] for m_grouped_offsets nt. Did you swap a and b? a "
                       "holds the rows of all groups, b one matrix per group.",
-                      "b.values: got [64, 512]; expected [g, 256, k] for m_grouped_offsets nt. did you swap a and b? a "
+                      "b.values: got [64, 512]; expected [g, 256, k] for m_grouped_offsets nt. Did you swap a and b? a "
                       "holds the rows of all groups, b one matrix per group."}},
     };
 }

@@ -235,7 +235,8 @@ TEST(Workspace, AMatrixThatAllGroupsShareIsCopiedOnce) {
 
 TEST(Workspace, FindingsNameTheBytes) {
     const Problem p = sample_on_gpu(tn);
-    const std::string advice = " Pass workspace_bytes(problem) bytes of GPU memory as RunOptions::workspace.\n";
+    const std::string advice =
+        " Pass workspace_bytes(problem) bytes of GPU memory as RunOptions::workspace (workspace= in Python).\n";
     EXPECT_EQ(messages(check_workspace(p, {})),
               "workspace: got nothing; expected 19968 bytes or more for a K-major copy of a.values." + advice);
     EXPECT_EQ(messages(check_workspace(p, {address(0x100), 19967})),

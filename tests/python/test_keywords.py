@@ -107,8 +107,8 @@ def test_dtypes_of_torch():
 )
 def test_dtypes_that_no_result_has(dtype, shown):
     expected = (
-        f"out_dtype: got {shown}; expected one of bf16, f16, f32, bfloat16, float16, float32, or such a dtype of numpy, "
-        "ml_dtypes or torch"
+        f"out_dtype: got {shown}; expected one of bf16, f16, f32, bfloat16, float16, float32, or the same dtype of "
+        "numpy, ml_dtypes or torch."
     )
     with pytest.raises(tw.InvalidCall) as caught:
         tw.gemm(A, A, out_dtype=dtype)
@@ -118,11 +118,11 @@ def test_dtypes_that_no_result_has(dtype, shown):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_sizes_of_floats_are_to_be_integers(dtype):
     ends = np.array([3, 8, 10], dtype)
-    expected = "int32 or int64. Convert it, e.g. x.astype(numpy.int64)"
+    expected = "int32 or int64. Convert it, e.g. x.astype(numpy.int64)."
     for call in (lambda: tw.grouped_gemm(A, EXPERTS, offsets=ends), lambda: tw.quantize_tokens(A, ends, rows="row")):
         with pytest.raises(tw.InvalidCall) as caught:
             call()
-        assert str(caught.value).endswith(f"got : {np.dtype(dtype)}; expected {expected}")
+        assert str(caught.value).endswith(f": got {np.dtype(dtype)}; expected {expected}")
 
 
 def test_sizes_given_as_ends_are_found():
@@ -130,28 +130,28 @@ def test_sizes_given_as_ends_are_found():
         return [finding.message() for finding in tw.validate(A, EXPERTS, grouping=grouping, sizes=sizes)]
 
     expected = (
-        "sizes: got the end 2 of group 2 after the end 5 of group 1; expected ends that do not decrease."
-        "did you pass sizes? Use their running sum"
+        "sizes: got end 2 for group 2 after end 5 for group 1; expected ends that do not decrease. "
+        "Did you pass sizes? Use their running sum."
     )
     for sizes in ([3, 5, 2], np.array([3, 5, 2], np.int32)):
         assert found(sizes) == [expected]
     assert found([3, 5, 2], "m_grouped_aligned_offsets") == [expected]
     assert found(np.cumsum([3, 5, 2])) == [] and found([0, 0, 8]) == []
-    assert found([3, 8, 11]) == ["sizes: got the end 11 of group 2; expected from 0 to 10, m in a.values. a call clamps it."]
+    assert found([3, 8, 11]) == ["sizes: got end 11 for group 2; expected 0 to 10 (m of a). The call would clamp it."]
 
 
 def test_groups_described_another_way():
     with pytest.raises(tw.InvalidCall) as caught:
         tw.grouped_gemm(A, EXPERTS, counts=[3, 5, 2])
     assert str(caught.value) == (
-        "a.values: got [10, 128]; expected [3, m, 128] for m_grouped_masked nt."
-        "for groups one after another use m_grouped_offsets, with the end of each group (offsets= in Python)"
+        "a: got [10, 128]; expected [3, m, 128] for m_grouped_masked nt. "
+        "For groups one after another use m_grouped_offsets, with the end of each group (offsets= in Python)."
     )
     with pytest.raises(tw.InvalidCall) as caught:
         tw.grouped_gemm(A, EXPERTS, offsets=[0, 3, 8, 10])
     assert str(caught.value) == (
-        "offsets: got [4]; expected [3] for m_grouped_offsets. The number of groups is 3 in b.values;"
-        "one for each group, without a first 0"
+        "offsets: got [4]; expected [3] for m_grouped_offsets. The number of groups is 3 in b. "
+        "Pass one per group, without a leading 0."
     )
 
 
@@ -172,22 +172,23 @@ def test_weights_the_other_way_round(recipe, layout, other):
     a, b = ((v if side == "bf16" else tw.quantize(v, side)) for v, side in zip((x, w), recipe.split(":"), strict=True))
     shape = "[n, 384]" if layout == "nt" else "[384, n]"
     first = str(tw.validate(a, b, layout=layout)[0])
+    value_of_a, value_of_b = ("a", "b") if recipe == "bf16:bf16" else ("a.values", "b.values")
     assert first == (
-        f"b.values: got {list(w.shape)}; expected {shape} for dense {layout}. k is 384 in a.values;"
-        f"pass the transposed view, or layout {other}"
+        f"{value_of_b}: got {list(w.shape)}; expected {shape} for dense {layout}. k is 384 in {value_of_a}. "
+        f"Pass the transposed view, or layout {other}."
     )
 
 
 @pytest.mark.parametrize(
     "side, given, expected, advice",
     [
-        ("128x128", [3, 4], [4, 3], "pass the transposed view"),
-        ("1x128", [384, 4], [512, 3], "these are scales of the transpose [384, 512]. Quantize along k, whatever the layout"),
-        ("row", [384], [512], "these are scales of the transpose [384, 512]. Quantize along k, whatever the layout"),
+        ("128x128", [3, 4], [4, 3], "Pass the transposed view."),
+        ("1x128", [384, 4], [512, 3], "These are scales of the transpose [384, 512]. Quantize along k, whatever the layout."),
+        ("row", [384], [512], "These are scales of the transpose [384, 512]. Quantize along k, whatever the layout."),
     ],
 )
 def test_scales_of_the_transpose(side, given, expected, advice):
     b = tw.quantize(np.ones((384, 512), np.float32), side)
     a = tw.quantize(np.ones((8, 384), np.float32), "row" if side == "row" else "1x128")
     (finding,) = tw.validate(a, b, layout="nn")
-    assert str(finding) == f"b.scales: got {given}; expected {expected} for {side} scales of b [512, 384]. {advice}."
+    assert str(finding) == f"b.scales: got {given}; expected {expected} for {side} scales of b [512, 384]. {advice}"

@@ -233,6 +233,6 @@ def test_a_device_to_run_on_is_told_what_device_means(given, sets):
     message = str(raised.value)
     assert message.startswith(f"device: got {given!r}; expected one of h200, h100, ")
     assert message.endswith(
-        " (the GPU whose plans determine the bits, also on a machine without a GPU). Leave it out to run on a GPU:"
-        'pass arrays that are there; backend="hopper" refuses all others'
+        " (the GPU whose plans determine the bits, also on a machine without a GPU). Omit it to run on a GPU: "
+        'pass arrays in GPU memory. backend="hopper" rejects all others.'
     )

@@ -87,7 +87,7 @@ def test_travels_as_bytes():
 def test_says_what_is_wrong():
     packed = tw.pack_weights(weights("mxfp4", (64, 128)), "fp8")
     a = RANDOM.standard_normal((4, 128)).astype(np.float16)
-    with pytest.raises(tw.InvalidCall, match="got packed for fp8 activations; expected bf16 for a of f16. Pack them again."):
+    with pytest.raises(tw.InvalidCall, match="got weights packed for fp8 activations; expected weights packed for bf16 activations, because a is f16."):
         tw.gemm(a, packed)
     activation = tw.quantize(a.astype(np.float32), "1x128")
     with pytest.raises(tw.InvalidCall, match="nt or tt"):

@@ -48,7 +48,7 @@ def test_ends_in_a_list():
             strict=True,
         ):
             same(given, expected)
-    with pytest.raises(tw.InvalidCall, match=r"ends\[1\]: got 8.5; expected a 64-bit integer."):
+    with pytest.raises(tw.InvalidCall, match=r"ends\[1\]: got 8.5; expected an integer of 64 bits."):
         tw.quantize_tokens(x, [5, 8.5], rows="row")
 
 
@@ -93,13 +93,13 @@ def test_factors_fold_scales_of_the_other_side():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "nothing would be written"),
+        ({}, "rows: got nothing; expected rows, columns or both. Nothing would be written."),
         ({"rows": "mxfp8"}, "rows: got mxfp8; expected tensor, row, 1x128 or 128x128"),
         ({"rows": "row", "activation": "gelu"}, "activation: got 'gelu'"),
         ({"rows": "row", "activation": "swiglu_gradient"}, "gradient: got nothing"),
-        ({"rows": "row", "gradient": values(4, 6)}, "only swiglu_gradient reads it"),
+        ({"rows": "row", "gradient": values(4, 6)}, "Only swiglu_gradient reads it"),
         ({"rows": "row", "rows_token_factors": np.ones(3, np.float32)}, "rows_token_factors: got [3]; expected [4]"),
-        ({"rows": "128x128", "ends": np.array([4])}, "squares begin with each group"),
+        ({"rows": "128x128", "ends": np.array([4])}, "rows: got 128x128 with ends; expected tensor, row or 1x128. Blocks of 128x128 start again"),
     ],
 )
 def test_mistakes_are_named(arguments, message):

@@ -49,7 +49,7 @@ OF_NUMPY = {
 @pytest.mark.parametrize("given", OF_NUMPY)
 @pytest.mark.parametrize("argument", ARGUMENTS)
 def test_arrays_of_numpy(argument, given):
-    assert message(lambda: ARGUMENTS[argument](OF_NUMPY[given])).startswith(f"{argument}: {given} given, ")
+    assert message(lambda: ARGUMENTS[argument](OF_NUMPY[given])).startswith(f"{argument}: got {given}; expected ")
 
 
 def tensors():
@@ -91,16 +91,16 @@ def tensors():
 @pytest.mark.parametrize("argument", ARGUMENTS)
 def test_tensors_of_torch(argument):
     for given, tensor in tensors().items():
-        assert message(lambda t=tensor: ARGUMENTS[argument](t)).startswith(f"{argument}: {given.rstrip()}"), given
+        assert message(lambda t=tensor: ARGUMENTS[argument](t)).startswith(f"{argument}: got {given.rstrip()}"), given
 
 
 def test_a_freed_storage_and_the_negation_bit():
     torch = pytest.importorskip("torch")
     freed = torch.ones(4, 128)
     freed.untyped_storage().resize_(0)
-    assert message(lambda: tw.quantize(freed, "row")).startswith("x: a tensor whose storage was freed given")
+    assert message(lambda: tw.quantize(freed, "row")).startswith("x: got a tensor whose storage was freed;")
     negated = torch.ones(4, 128, dtype=torch.complex64).conj().imag
-    assert message(lambda: tw.quantize(negated, "row")).startswith("x: a tensor with torch's negation bit")
+    assert message(lambda: tw.quantize(negated, "row")).startswith("x: got a tensor with torch's negation bit")
 
 
 @pytest.mark.parametrize("transform", ["vmap", "grad", "functionalize"])
@@ -113,7 +113,7 @@ def test_inside_of_torch_func(transform):
         return row.sum()
 
     getattr(torch.func, transform)(function)(torch.ones(2, 4, 128))
-    assert all(text.startswith("x: a tensor inside torch.func") for text in seen) and seen
+    assert all(text.startswith("x: got a tensor inside torch.func") for text in seen) and seen
 
 
 def test_a_tensor_of_several_processes():
@@ -123,7 +123,7 @@ def test_a_tensor_of_several_processes():
     try:
         mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (1,))
         tensor = distributed.distribute_tensor(torch.ones(4, 128), mesh, [distributed.Shard(0)])
-        assert message(lambda: tw.quantize(tensor, "row")).startswith("x: a DTensor given")
+        assert message(lambda: tw.quantize(tensor, "row")).startswith("x: got a DTensor;")
     finally:
         torch.distributed.destroy_process_group()
 
@@ -140,8 +140,8 @@ def test_a_library_that_does_not_show_its_memory():
             return 1, 0
 
     assert message(lambda: tw.quantize(Array(), "row")) == (
-        "x: Array of float32 whose memory cannot be had (it is on its way to another machine) given, an array with "
-        "DLPack or the buffer protocol expected; copy it to an ordinary array first"
+        "x: got Array of float32 whose memory cannot be had (it is on its way to another machine); expected an array with "
+        "DLPack or the buffer protocol. Copy it to an ordinary array first."
     )
 
 
@@ -172,7 +172,7 @@ def test_explanations_are_readable():
         assert word in str(explanation)
     assert explanation.rejected[0].reason in repr(explanation.rejected[0])
     refused = tw.explain(X, X)
-    assert str(refused).startswith("no Hopper kernel: a: f32 given") and str(refused) in repr(refused)
+    assert str(refused).startswith("no Hopper kernel: a: got f32;") and str(refused) in repr(refused)
     assert "nothing is launched" in str(tw.explain(tw.quantize(X[:0], "row"), tw.quantize(X, "row")))
 
 

@@ -124,7 +124,7 @@ def test_wgrad_takes_them():
         ({"columns": "e5m2.1x128"}, "columns: got e5m2.1x128; expected e4m3, the format of rows. Values are moved, not converted."),
         ({"columns": 3}, "columns: got 3"),
         ({"ends": np.ones((1, 1), np.int32)}, "ends: got [1, 1]; expected [groups]."),
-        ({"ends": [0.5]}, "ends[0]: got 0.5; expected a 64-bit integer."),
+        ({"ends": [0.5]}, "ends[0]: got 0.5; expected an integer of 64 bits."),
         ({"threads": -1}, "threads: got -1"),
         ({"rows": tw.Quantized(np.ones((4, 6), np.uint8), "1x128", np.ones((3, 1), np.float32))}, "rows.scales: got [3, 1]; expected [4, 1]"),
     ],

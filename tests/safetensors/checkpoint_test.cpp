@@ -136,28 +136,28 @@ TEST(Checkpoint, SaysWhatIsWrongWithScales) {
     const auto number = [](const char* name) { return floats(name, {1}, {1.0F}); };
     const std::vector<std::pair<std::vector<FileTensor>, std::string>> cases{
         {{bytes("p_blocks", "U8", {2, 4, 3, 16})},
-         "p <- p_blocks: got U8 [2, 4, 3, 16] without scales; expected a tensor of scales next to it."},
+         "p <- p_blocks: got U8 [2, 4, 3, 16] without scales; expected a tensor with its scales."},
         {{bytes("p_blocks", "U8", {2, 4, 3, 16}), bytes("p_scales", "U8", {2, 4, 2})},
          "p <- p_scales: got U8 [2, 4, 2]; expected [2, 4, 3] for p_blocks with U8 [2, 4, 3, 16]."},
         {{bytes("a.weight", "F8_E4M3", {200, 130})},
-         "a.weight <- a.weight: got F8_E4M3 [200, 130] without scales; expected a tensor of scales next to it."},
+         "a.weight <- a.weight: got F8_E4M3 [200, 130] without scales; expected a tensor with its scales."},
         {{bytes("a.weight", "F8_E4M3", {200, 130}), bytes("a.weight_scale_inv", "U8", {2, 2})},
-         "a.weight <- a.weight_scale_inv: got U8 [2, 2]; expected [200, 5]."},
+         "a.weight <- a.weight_scale_inv: got U8 [2, 2]; expected [200, 5]"},
         {{bytes("a.weight", "F8_E4M3", {200, 130}), bytes("a.weight_scale", "F8_E4M3", {2, 2})},
-         "a.weight <- a.weight_scale: got F8_E4M3 [2, 2]; expected F32, BF16, F16 or F8_E8M0."},
+         "a.weight <- a.weight_scale: got F8_E4M3 [2, 2]; expected F32, BF16, F16 or F8_E8M0"},
         {{bytes("a.weight", "F8_E4M3", {200, 130}), bytes("a.scale", "F8_E8M0", {1, 2})},
          "a.weight <- a.scale: got F8_E8M0 [1, 2]"},
         {{bytes("a.weight", "I8", {8, 48}), bytes("a.scale", "F8_E8M0", {8, 6})},
          "a.weight <- a.scale: got F8_E8M0 [8, 6]; expected [8, 3] for a.weight with I8 [8, 48]."},
         {{bytes("a.weight_packed", "U8", {8, 32}), bytes("a.weight_scale", "F8_E4M3", {8, 4})},
-         "a.weight <- a.weight_scale: got F8_E4M3 [8, 4] without a scale of the tensor; expected an F32 scale of the "
-         "tensor too for a.weight_packed with U8 [8, 32]."},
+         "a.weight <- a.weight_scale: got F8_E4M3 [8, 4] without an F32 scale per tensor; expected an F32 scale "
+         "per tensor too, for a.weight_packed with U8 [8, 32]."},
         {{bytes("a.weight", "U8", {8, 32}), bytes("a.weight_scale", "F8_E4M3", {8, 2}), number("a.weight_scale_2")},
-         "a.weight <- a.weight_scale: got F8_E4M3 [8, 2]; expected [8, 4]."},
+         "a.weight <- a.weight_scale: got F8_E4M3 [8, 2]; expected [8, 4]"},
         {{bytes("x", "F8_E4M3", {8, 64}), bytes("x.scales", "F8_E8M0", {8, 3})},
-         "x <- x.scales: got F8_E8M0 [8, 3]; expected the scales of a recipe for x with F8_E4M3 [8, 64]."},
+         "x <- x.scales: got F8_E8M0 [8, 3]; expected scales of a known recipe for x with F8_E4M3 [8, 64]."},
         {{{"x", "F4", {8, 32}, std::string(128, '\1')}, bytes("x.scales", "F8_E4M3", {8, 2})},
-         "x <- x.scales: got F8_E4M3 [8, 2]; expected those of nvfp4 and an F32 scale of the tensor."}};
+         "x <- x.scales: got F8_E4M3 [8, 2]; expected nvfp4 scales and an F32 scale per tensor"}};
     for (const auto& [tensors, expected] : cases) {
         const std::string file = single(folder, tensors);
         const std::string found = findings(file);
@@ -181,9 +181,10 @@ TEST(Checkpoint, OneLineForFindingsThatAreAlike) {
     }
     const StoredMatrices found = stored_matrices(Checkpoint(single(folder, tensors)));
     EXPECT_EQ(unreadable_lines(found, true).size(), 12U);
-    EXPECT_EQ(unreadable_lines(found, false),
-              std::vector<std::string>{"m.0.up.weight: got F8_E4M3 [8, 130] without scales; expected a tensor of "
-                                       "scales next to it, and so for 11 more."});
+    EXPECT_EQ(
+        unreadable_lines(found, false),
+        std::vector<std::string>{
+            "m.0.up.weight: got F8_E4M3 [8, 130] without scales; expected a tensor with its scales. (and 11 more)"});
 }
 
 TEST(Checkpoint, RefusesIndexesThatAreWrong) {

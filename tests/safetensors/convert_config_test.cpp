@@ -56,15 +56,14 @@ TEST(ConvertConfig, FailsBeforeAnythingIsWritten) {
                                "{\"quantization_config\": {]}", "{\"a\": \"\xff\"}", "{} {}", "\xef\xbb\xbf{}"}) {
         const std::string in = folder_of(folder, deepseek_v3(), config);
         const std::string error = refusal(job(in, folder.file("out"), "mxfp8"));
-        EXPECT_NE(error.find(in + "/config.json: is no JSON object as Python reads it: byte "), std::string::npos)
+        EXPECT_NE(error.find(in + "/config.json: not a JSON object that Python can read: byte "), std::string::npos)
             << config << ": " << error;
         EXPECT_FALSE(std::filesystem::exists(folder.file("out"))) << config;
     }
     const std::string in = folder_of(folder, deepseek_v3(), "{}");
     std::filesystem::remove(in + "/config.json");
     std::filesystem::create_symlink("nowhere", in + "/config.json");
-    EXPECT_NE(refusal(job(in, folder.file("out"), "mxfp8")).find("config.json: is a link to nothing"),
-              std::string::npos);
+    EXPECT_NE(refusal(job(in, folder.file("out"), "mxfp8")).find("config.json: a broken link"), std::string::npos);
     test::write_file(in + "/" + index_name, "{\"weight_map\": {\"x\": NaN}}");
     EXPECT_NE(refusal(job(in, folder.file("out"), "mxfp8")).find(index_name), std::string::npos);
     const std::string map = "\"weight_map\": {\"model.norm.weight\": \"model-1-of-1.safetensors";
@@ -165,7 +164,7 @@ TEST(ConvertConfig, SaysWhyAndByPatternWhereAllAreAlike) {
     packed.pack = PackedFor::bf16;
     const ConvertResult fp8_stays = convert(packed);
     ASSERT_EQ(fp8_stays.kept.size(), 1U);
-    EXPECT_EQ(fp8_stays.kept[0].reason, "only mxfp4 and nvfp4 are packed; --to mxfp4 makes it such");
+    EXPECT_EQ(fp8_stays.kept[0].reason, "only mxfp4 and nvfp4 can be packed; convert it with --to mxfp4");
 
     // Once more: what the first conversion says describes what it has converted and this one keeps.
     ConvertJob again = job(folder.file("out"), folder.file("again"), "mxfp4");
@@ -193,7 +192,7 @@ TEST(ConvertConfig, HasWhatAnotherFileSaysOfTheQuantisation) {
               "MIXED_PRECISION");
     test::write_file(in + "/hf_quant_config.json", "{");
     some.output = folder.file("y");
-    EXPECT_NE(refusal(some).find("hf_quant_config.json: is no JSON"), std::string::npos);
+    EXPECT_NE(refusal(some).find("hf_quant_config.json: not valid JSON"), std::string::npos);
     EXPECT_FALSE(std::filesystem::exists(folder.file("y")));
 }
 

@@ -36,15 +36,10 @@ TEST(ConvertFolder, CopiesWhatIsNoWeightAndNamesTheRest) {
         EXPECT_EQ(test::read_file(out + "/" + name), test::read_file(in + "/" + name)) << name;
     }
     EXPECT_EQ(left(result),
-              ".gitattributes: hidden\n"
-              "consolidated.00.PTH: weights of another format\n"
-              "extra.safetensors: not in the index\n"
-              "hf_quant_config.json: it says how the input is quantised; config.json has it for what is kept\n"
-              "original: a folder\n"
-              "pytorch_model-1.bin: weights of another format\n"
-              "pytorch_model.bin.index.json: the index of other weights\n"
-              "tensors.unknown: of an unknown kind\n"
-              "x.gguf: weights of another format\n");
+              ".gitattributes: hidden\nconsolidated.00.PTH: weights of another format\nextra.safetensors: not in the "
+              "index\nhf_quant_config.json: it describes how the input is quantized; config.json describes what is "
+              "kept\noriginal: a folder\npytorch_model-1.bin: weights of another format\npytorch_model.bin.index.json: "
+              "the index of other weights\ntensors.unknown: of an unknown kind\nx.gguf: weights of another format\n");
     for (const auto& [name, reason] : result.files_not_copied) EXPECT_FALSE(std::filesystem::exists(out + "/" + name));
 
     // Another tokenizer, and one file less.
@@ -72,7 +67,7 @@ TEST(ConvertFolder, FollowsLinksAsInACacheOfDownloads) {
     EXPECT_FALSE(std::filesystem::is_symlink(out + "/tokenizer.json"));
     // A blob that was never downloaded.
     std::filesystem::create_symlink("../blobs/gone", in + "/vocab.json");
-    EXPECT_NE(refusal(job(in, folder.file("y"), "mxfp8")).find("vocab.json: is a link to nothing"), std::string::npos);
+    EXPECT_NE(refusal(job(in, folder.file("y"), "mxfp8")).find("vocab.json: a broken link"), std::string::npos);
     EXPECT_FALSE(std::filesystem::exists(folder.file("y")));
 }
 
@@ -107,9 +102,9 @@ TEST(ConvertFolder, RefusesToLoseFilesOfTheUsers) {
     write_shard(folder.file("other.safetensors"), deepseek_v3());
     const std::string other = test::read_file(folder.file("other.safetensors"));
     const std::vector<std::array<std::string, 3>> files{
-        {"model-1-of-2.safetensors", other, "is there, and no earlier run wrote it"},
-        {"model-2-of-2.safetensors", "no weights", "is there, and no earlier run wrote it"},
-        {"mine.safetensors", other, "is no file of this conversion"},
+        {"model-1-of-2.safetensors", other, "exists, and no earlier run wrote it"},
+        {"model-2-of-2.safetensors", "no weights", "exists, and no earlier run wrote it"},
+        {"mine.safetensors", other, "not a file of this conversion"},
         {"config.json", "{}", "is there with other contents"},
         {"tokenizer.json", "mine", "is there with other contents"},
         {record_name, "mine", "is not what a run writes there"},

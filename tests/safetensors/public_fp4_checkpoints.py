@@ -145,7 +145,7 @@ def mlx():
     layout = Layout("mlx-community/Llama-3.2-3B-Instruct-4bit", "ml-explore/mlx-lm: mlx_lm/utils.py", {"hidden_size": 128, "quantization": {"group_size": 64, "bits": 4}})
     name = "model.layers.0.mlp.up_proj."
     layout.tensors.update({name + "weight": np.zeros((96, 16), np.uint32), name + "scales": np.ones((96, 2), np.float16), name + "biases": np.ones((96, 2), np.float16)})
-    layout.refused = ["up_proj.weight: U32 [96, 16] with", "packed codes of MLX"]
+    layout.refused = ["up_proj.weight: U32 [96, 16] with", "packed values of MLX"]
     return layout
 
 

@@ -89,7 +89,7 @@ TEST(Safetensors, RefusesEveryTruncation) {
 
 TEST(Safetensors, RefusesABadLength) {
     EXPECT_EQ(refusal(""), "0 bytes are too few for a safetensors file");
-    EXPECT_EQ(refusal(length_prefix(0)), "the header is no JSON object");
+    EXPECT_EQ(refusal(length_prefix(0)), "the header is not a JSON object");
     EXPECT_EQ(refusal("abc"), "3 bytes are too few for a safetensors file");
     EXPECT_NE(refusal(length_prefix(~std::uint64_t{0}) + "{}").find("claims a header of 18446744073709551615 bytes"),
               std::string::npos);
@@ -119,9 +119,9 @@ std::string one(const std::string& tensor) { return R"({"t":)" + tensor + "}"; }
 
 TEST(Safetensors, NamesWhatIsWrongInAHeader) {
     const std::vector<BadHeader> cases{
-        {"", 0, "the header is no JSON object"},
-        {"[]", 0, "the header is no JSON object"},
-        {" {}", 0, "the header is no JSON object"},
+        {"", 0, "the header is not a JSON object"},
+        {"[]", 0, "the header is not a JSON object"},
+        {" {}", 0, "the header is not a JSON object"},
         {"{", 0, "no valid JSON"},
         {"{}{}", 0, "no valid JSON"},
         {"{} {}", 0, "no valid JSON"},
@@ -137,7 +137,7 @@ TEST(Safetensors, NamesWhatIsWrongInAHeader) {
         {"{\"t\":NaN}", 0, "no valid JSON"},
         {"{\"\\ud800\":1}", 0, "no valid JSON"},
         {"{\"\xc0\x80\":1}", 0, "no valid JSON"},
-        {"\xef\xbb\xbf{}", 0, "the header is no JSON object"},
+        {"\xef\xbb\xbf{}", 0, "the header is not a JSON object"},
         {R"({"t":{"dtype":"F32",})", 0, "no valid JSON"},
         {"{\"\xff\":1}", 0, "no valid JSON"},
         {R"({"t":3})", 0, "tensor 't' is a number, not an object"},
@@ -187,7 +187,7 @@ TEST(Safetensors, NamesWhatIsWrongInAHeader) {
         {one(R"({"dtype":"F8_E3M4","shape":[1],"data_offsets":[0,1]})"), 1, "unknown dtype 'F8_E3M4'"},
         {one(R"({"dtype":"","shape":[1],"data_offsets":[0,1]})"), 1, "unknown dtype ''"},
         {R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"\u0074":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
-         2, "tensor 't' is there twice"},
+         2, "tensor 't' appears twice"},
         {R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"u":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
          1, "overlapping"},
         {R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"u":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}})",
@@ -197,7 +197,7 @@ TEST(Safetensors, NamesWhatIsWrongInAHeader) {
         {R"({"t":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"u":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
          3, "tensor 'u' begins at byte 1 of the data, overlapping"},
         {R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"t":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
-         2, "tensor 't' is there twice"},
+         2, "tensor 't' appears twice"},
         {"{\"" + std::string(2000, 'n') + R"(":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1,
          "has a name of 2000 bytes; at most 1024"},
         {"{\"t\":" + std::string(100'000, '['), 0, "tensor 't' is an array"},

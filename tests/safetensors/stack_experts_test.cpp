@@ -97,14 +97,14 @@ TEST(StackExperts, NotWhereTheyDiffer) {
     EXPECT_EQ(error_of(expert("experts.1.w", 9)),
               "experts.w cannot be stacked: experts.1.w is mxfp8 [9, 64], experts.0.w is mxfp8 [8, 64]");
     EXPECT_EQ(error_of({floats("experts.1.w", {8, 64}, {1.0F})}),
-              "experts.w cannot be stacked: experts.1.w is not quantised");
+              "experts.w cannot be stacked: experts.1.w is not quantized");
     std::vector<FileTensor> all = expert("experts.1.w", 8);
     for (const char* name : {"experts.2.w", "experts.3.w"}) {
         for (const FileTensor& tensor : expert(name, 8)) all.push_back(tensor);
     }
     EXPECT_EQ(error_of(all), "experts.w cannot be stacked: experts.3.w is not chosen");
     EXPECT_EQ(error_of({floats("experts.w", {4, 4}, {1.0F})}),
-              "'experts.w' would be written twice: the input has a tensor of that name");
+              "'experts.w' would be written twice: the input already has a tensor of that name");
 }
 
 }  // namespace

@@ -70,17 +70,19 @@ TEST(StoredFormats, BlocksThatConfigDoesNotName) {
     EXPECT_EQ(read_as("weight_scale_inv", "F32", {3, 5}), "128x128, scales padded");
     EXPECT_EQ(read_as("weight_scale_inv", "F32", {4, 4}), "128x128, scales padded");
     EXPECT_EQ(read_as("weight_scale_inv", "F32", {5, 8}),
-              "a.weight_scale_inv: got F32 [5, 8]; expected [3, 4], because blocks of 64x64 and padded ones of 128x128 "
-              "have that shape for a.weight with F8_E4M3 [300, 512].");
-    EXPECT_EQ(read_as("weight_scale", "F32", {512}),
-              "a.weight_scale: got F32 [512]; expected one, [300, 1] or [3, 4] for a.weight with F8_E4M3 [300, 512].");
-    EXPECT_EQ(read_as("weight_scale", "F32", {3}),
-              "a.weight_scale: got F32 [3]; expected one, [300, 1] or [3, 4] for a.weight with F8_E4M3 [300, 512].");
+              "a.weight_scale_inv: got F32 [5, 8]; expected [3, 4], because blocks of 64x64 and padded blocks of "
+              "128x128 both have that shape, for a.weight with F8_E4M3 [300, 512].");
+    EXPECT_EQ(
+        read_as("weight_scale", "F32", {512}),
+        "a.weight_scale: got F32 [512]; expected one scale, [300, 1] or [3, 4] for a.weight with F8_E4M3 [300, 512].");
+    EXPECT_EQ(
+        read_as("weight_scale", "F32", {3}),
+        "a.weight_scale: got F32 [3]; expected one scale, [300, 1] or [3, 4] for a.weight with F8_E4M3 [300, 512].");
     EXPECT_EQ(read_as("weight_scale", "U8", {300, 15}),
               "a.weight_scale: got U8 [300, 15]; expected [300, 16] for a.weight with F8_E4M3 [300, 512].");
     EXPECT_EQ(read_as("weight_scale", "U8", {384, 16}),
-              "a.weight_scale: got U8 [384, 16]; expected [300, 16] (with 128 rows and 4 columns at a time they may be "
-              "interleaved) for a.weight with F8_E4M3 [300, 512].");
+              "a.weight_scale: got U8 [384, 16]; expected [300, 16], or its form interleaved in tiles of 128 rows and "
+              "4 columns, for a.weight with F8_E4M3 [300, 512].");
     EXPECT_EQ(
         read_as("weight_scale", "I32", {3, 4}),
         "a.weight_scale: got I32 [3, 4]; expected F32, BF16, F16 or F8_E8M0 for a.weight with F8_E4M3 [300, 512].");

@@ -62,7 +62,7 @@ TEST(StoredFormats, RowsOfFp4ThatBeginInsideAByteAreRefused) {
     const auto f4 = [](const std::string& name, const std::vector<int>& shape) {
         return FileTensor{name, "F4", shape, std::string(element_count(shape) / 2, '\x21')};
     };
-    const std::string odd = "an even number of columns, so that rows begin at whole bytes,";
+    const std::string odd = "an even number of columns, because rows start on whole bytes";
     for (const int columns : {33, 1, 31}) {
         const int blocks = (columns + 31) / 32;
         for (const auto& tensors : std::vector<std::vector<FileTensor>>{

@@ -30,8 +30,8 @@ TEST(StoredFormats, TheIndexDecidesBetweenFiles) {
     const StoredMatrices found = stored_matrices(without);
     ASSERT_EQ(found.unreadable.size(), 1U);
     EXPECT_EQ(found.unreadable[0].finding.message(),
-              "a.weight: got F8_E4M3 [200, 130] without scales; expected a tensor of scales next to it. The index does "
-              "not name model-2-of-2.safetensors.");
+              "a.weight: got F8_E4M3 [200, 130] without scales; expected a tensor with its scales. The index does not "
+              "name model-2-of-2.safetensors.");
     std::filesystem::remove(in + "/model.safetensors.index.json");
     EXPECT_THROW(Checkpoint{in}, SafetensorsError);
 }
@@ -46,9 +46,9 @@ TEST(StoredFormats, MessagesNameWhatIsThere) {
         return text;
     };
     const FileTensor codes = random_bytes("a.weight", "F8_E4M3", {200, 130}, 0, 120);
-    EXPECT_EQ(
-        message({codes, floats("a.weight_scale", {2, 3}, {1.0F})}),
-        "a.weight_scale: got F32 [2, 3]; expected one, [200, 1] or [2, 2] for a.weight with F8_E4M3 [200, 130].\n");
+    EXPECT_EQ(message({codes, floats("a.weight_scale", {2, 3}, {1.0F})}),
+              "a.weight_scale: got F32 [2, 3]; expected one scale, [200, 1] or [2, 2] for a.weight with F8_E4M3 [200, "
+              "130].\n");
     EXPECT_EQ(message({codes, floats("a.weight_scale", {}, {1.0F}), floats("a.weight_scale_inv", {2, 2}, {1.0F})}),
               "a.weight: got a.weight_scale_inv and a.weight_scale; expected the scales of one scheme.\n");
     EXPECT_EQ(message({codes, floats("a.weight_scale", {}, {1.0F}), floats("a.weight_scale_2", {}, {1.0F})}),
@@ -56,10 +56,10 @@ TEST(StoredFormats, MessagesNameWhatIsThere) {
     EXPECT_EQ(message({random_bytes("conv.weight", "F8_E4M3", {8, 3, 3, 3}, 0, 120)}),
               "conv.weight: got F8_E4M3 [8, 3, 3, 3]; expected 2 or 3 dimensions.\n");
     EXPECT_EQ(message({random_bytes("a.weight", "I8", {8, 64}, 0, 120), floats("a.SCB", {8}, {1.0F})}),
-              "a.weight: got I8 [8, 64] with a.SCB, int8 of bitsandbytes,; expected fp8 or FP4 weights.\n");
+              "a.weight: got I8 [8, 64] with a.SCB, int8 of bitsandbytes; expected fp8 or FP4 weights.\n");
     EXPECT_EQ(
         message({random_bytes("a.weight", "U8", {8, 64}, 0, 120), floats("a.weight_scale", {8, 1}, {1.0F})}),
-        "a.weight: got U8 [8, 64] with a.weight_scale F32 [8, 1], which are integers,; expected fp8 or FP4 weights.\n");
+        "a.weight: got U8 [8, 64] with a.weight_scale F32 [8, 1], which are integers; expected fp8 or FP4 weights.\n");
     EXPECT_EQ(message({random_bytes("a.experts.up_proj", "U8", {2, 64, 32}, 0, 120),
                        random_bytes("a.experts.up_proj_weight_scale", "F8_E4M3", {2, 64, 4}, 8, 100),
                        floats("a.experts.up_proj_weight_scale_2", {2, 2}, {1.0F})}),
