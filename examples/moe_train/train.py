@@ -152,7 +152,8 @@ def parsed(words: list[str] | None) -> argparse.Namespace:
     if unknown:
         parser.error(f"--recipes: got {unknown[0]}; expected one of {', '.join(known[::2])}, optionally followed by /e5m2.")
     if arguments.steps < 1 or min(arguments.seeds, arguments.first_seed) < 0 or arguments.batch < 1 or arguments.every < 1:
-        parser.error("got a number that is too small; expected --steps, --batch and --every of at least 1, --seeds and --first-seed of at least 0.")
+        least = "--steps, --batch and --every of at least 1, --seeds and --first-seed of at least 0"
+        parser.error(f"got a number that is too small; expected {least}.")
     return arguments
 
 
