@@ -98,7 +98,7 @@ Arguments parse(int count, char** words) {
     return arguments;
 }
 
-/// An operand with memory of its own.
+/// An operand that owns its memory.
 class RandomOperand {
 public:
     RandomOperand(const OperandRecipe& recipe, std::int64_t rows, std::int64_t k, unsigned seed) {

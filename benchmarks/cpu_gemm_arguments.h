@@ -1,4 +1,4 @@
-// What the command line of cpu_gemm says.
+// The command line of cpu_gemm.
 #pragma once
 
 #include "cpu/fast/fast.h"

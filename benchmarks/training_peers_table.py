@@ -1,5 +1,7 @@
-"""What training_peers.py's lines say: microseconds of each contestant, how many times as fast as a peer ours are, and whether that reaches
-the targets. For terminals and for docs/performance.md."""
+"""Tables of the lines of training_peers.py, for terminals and docs/performance.md.
+
+They have the microseconds of each contestant, our speed relative to each peer, and whether it reaches the target.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from training_sizes import SECTIONS, Target
 
 
 class Verdict(NamedTuple):
-    """Ours against a peer over the products of a section."""
+    """Our speed relative to a peer, for the products of a section."""
 
     target: Target
     speeds: dict[str, float]  # by product
@@ -46,7 +48,7 @@ def sections(rows: list[Row]) -> list[str]:
 
 
 def times(rows: list[Row], section: str) -> dict[str, dict[str, float]]:
-    """By product and contestant; of two lines the later one."""
+    """Lines by product and contestant. The later of two equal lines counts."""
     found: dict[str, dict[str, float]] = {}
     for row in rows:
         if row["section"] == section and "us" in row:
@@ -65,7 +67,7 @@ def contestants(rows: list[Row], section: str) -> list[str]:
 
 
 def failures(rows: list[Row], section: str) -> list[str]:
-    """Who was not measured, and why: one line for each reason."""
+    """The contestants that were not measured, one line per reason."""
     found: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         if row["section"] == section and "failed" in row:
@@ -75,7 +77,7 @@ def failures(rows: list[Row], section: str) -> list[str]:
 
 
 def cells(rows: list[Row], section: str) -> list[list[str]]:
-    """A head and a line for each product: microseconds, then the speed against each peer of a target."""
+    """A head, and a line per product: microseconds, then the speed relative to each peer with a target."""
     keys, judged = contestants(rows, section), verdicts(rows, section)
     lines = [[SECTIONS[section].words, *(f"{key}, us" for key in keys), *(f"{v.target.ours} / {v.target.peer}" for v in judged)]]
     for name, of in times(rows, section).items():
@@ -100,7 +102,7 @@ def text(rows: list[Row]) -> str:
 
 
 def page(rows: list[Row], origin: str) -> str:
-    """Of one run, in Markdown; nothing where there is none."""
+    """The Markdown table of a run; empty without a run."""
     if not rows:
         return ""
     blocks = [f"## Training products against live peers\n\n{origin} {' and '.join(sorted({row['device'] for row in rows}))}. Ours and the peers "

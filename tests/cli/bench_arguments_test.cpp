@@ -1,4 +1,4 @@
-// What the options of `bench` and `tune` mean.
+// The meaning of the options of `bench` and `tune`.
 #include "cli/bench_arguments.h"
 
 #include <gtest/gtest.h>

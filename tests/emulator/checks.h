@@ -1,4 +1,4 @@
-// What the tests of the emulator's checks share: a block's memory, launches, and the error that a kernel ends with.
+// Shared by the tests of the emulator's checks: the memory of a block, launches, and the error of a kernel.
 #pragma once
 
 #include "emulator/emulator.h"

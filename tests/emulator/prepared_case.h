@@ -20,7 +20,7 @@ check::CaseSpec in_turn(check::CaseSpec spec, std::size_t turn);
 /// Few SMs; TMA early and late in turns, wgmma in other ones.
 Conditions conditions_of(std::size_t turn, std::size_t other);
 
-/// A call of a test's list: which of its kernels, and whether weights are packed before.
+/// A call of a test's list: which of its kernels, and whether weights are packed in advance.
 struct PreparedCall {
     std::size_t kernel;
     bool packs;

@@ -39,7 +39,7 @@ TEST(Tables, WarpsHaveTheRolesAndRegistersThatTheCodeComputes) {
     EXPECT_EQ(role_of(grouped, 1), Role::scheduler);
 }
 
-/// What the words of the column `arrivals` mean.
+/// The meaning of the words in the column `arrivals`.
 int arrivals(const std::string& words, const Tile& tile, bool by_tma) {
     if (words == "1") return 1;
     if (words == "1 + row scale warps") return 1 + row_scale_warps(tile, by_tma);

@@ -1,4 +1,4 @@
-// Matrices with memory of their own in several memory orders, for the tests of the quantisers.
+// Matrices that own their memory, in several memory orders, for the tests of the quantizers.
 #pragma once
 
 #include "formats/element.h"
@@ -11,7 +11,7 @@
 
 namespace tilewright::formats {
 
-enum class Order { row_major, transposed, spread };  // spread: gaps after every row and, but for e2m1, every element
+enum class Order { row_major, transposed, spread };  // spread: gaps after every row and, except for e2m1, every element
 inline constexpr Order all_orders[] = {Order::row_major, Order::transposed, Order::spread};
 
 /// A tensor of any rank in the given order (a vector knows row_major and spread only), its memory filled with 0xCD.

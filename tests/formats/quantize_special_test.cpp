@@ -209,7 +209,7 @@ TEST(Quantize, DeepGemmsProductAndADivisionDifferWhereTheyShould) {
 }
 
 TEST(Dequantize, RoundsOnceToNarrowFormats) {
-    // Products next to a tie of bf16 that f32 would round to the tie itself.
+    // Products close to a tie of bf16 that f32 would round to the tie itself.
     int traps = 0;
     for (int i = 0; i < 2000; ++i) {
         const double tie = 1 + (2 * (i % 128) + 1) / 256.0;

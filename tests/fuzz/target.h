@@ -1,4 +1,4 @@
-// What is fuzzed: `validate` and both arithmetics of the CPU backend, judged by the reference and the gates.
+// The fuzz target: `validate` and both arithmetics of the CPU backend, judged by the reference and the checks.
 #pragma once
 
 #include <cstdint>

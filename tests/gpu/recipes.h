@@ -1,4 +1,4 @@
-// What the kernels of this version multiply.
+// The recipes of the kernels of this version.
 #pragma once
 
 #include <tilewright/recipe.h>

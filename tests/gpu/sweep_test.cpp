@@ -99,7 +99,7 @@ TEST_P(GpuSweep, EveryDistribution) {
     EXPECT_EQ(run_and_compare(specs), "");
 }
 
-/// Weights [k, n] and A [k, m], with NaN behind each row.
+/// Weights [k, n] and A [k, m], with NaN after each row.
 TEST_P(GpuSweep, OperandsAlongTheirRows) {
     Choice choice(4);
     std::vector<check::CaseSpec> specs;

@@ -76,7 +76,7 @@ def test_out_c_alpha_and_scales_in_any_strides():
 
 
 def test_the_current_stream_is_followed():
-    """A slow kernel on the current stream writes the operand: only a call behind it on that stream sees the values."""
+    """A slow kernel on the current stream writes the operand. Only a later call on that stream sees the values."""
     host, device = pair(PAIRS[2], 256, 256, 512)
     expected = tw.gemm(*host, arithmetic="bit_exact")
     values, late = device[0].values, device[0].values.clone()

@@ -63,7 +63,7 @@ TEST(Maps, OfGroupsOfKAreWrittenByTheKernel) {
     const Launch launched = lowered(g, tile, 132);
     ASSERT_TRUE(launched.maps_groups);
     EXPECT_FALSE(launched.a_last.has_value());
-    for (const hopper::TensorMapDescription& map : {launched.a, launched.b}) {  // a pitch of 1001 is no map's
+    for (const hopper::TensorMapDescription& map : {launched.a, launched.b}) {  // no map has a pitch of 1001
         EXPECT_EQ(map.strides[0] % 16, 0U);
         EXPECT_EQ(map.box[1], 128U);
     }

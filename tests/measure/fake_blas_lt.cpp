@@ -87,7 +87,7 @@ int cublasLtMatmulPreferenceDestroy(void*) {
     --blas.live;
     return 0;
 }
-/// Takes 8 bytes alone, as the library does.
+/// Accepts only 8 bytes, as the library does.
 int cublasLtMatmulPreferenceSetAttribute(void*, int attribute, const void* value, std::size_t bytes) {
     return bytes == 8 ? set(blas.preferences, attribute, value, bytes) : 7;
 }

@@ -35,8 +35,8 @@ protected:
     FakeGpu& gpu_;
 };
 
-/// Another program may keep the host from its core for longer than what is enqueued takes: where six times as many
-/// threads as cores compute, more than eight attempts in a row have failed.
+/// Another program may keep the host from its core for longer than the enqueued work takes. With six times as many
+/// computing threads as cores, more than eight attempts in a row have failed.
 template <typename Attempt>
 bool succeeds(const Attempt& attempt) {
     for (int i = 0; i < 80; ++i) {

@@ -1,4 +1,4 @@
-// The library's side of `tilewright explain`: everything a person asks of a choice is there.
+// The library's part of `tilewright explain`: it contains everything that a user asks about a choice.
 #include <gtest/gtest.h>
 #include <tilewright/plan.h>
 

@@ -1,4 +1,4 @@
-// Groups of k: what ships for them, and what the model counts of them.
+// k-grouped calls: their shipped kernels, and their cost in the model.
 #include <gtest/gtest.h>
 #include <tilewright/plan.h>
 

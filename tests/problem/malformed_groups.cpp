@@ -1,4 +1,5 @@
-// Group sizes that are there or not, their length and format, the alignment. Their contents are clamped, never judged.
+// Missing or superfluous group sizes, their length and format, and the alignment. Their values are clamped, not
+// checked.
 #include "problem/malformed.h"
 
 namespace tilewright::test {

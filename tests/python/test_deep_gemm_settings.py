@@ -1,4 +1,4 @@
-"""Settings of the process, timing and testing helpers, and that the names of DeepGEMM that have a meaning here are there."""
+"""Settings of the process, helpers for timing and tests, and the presence of DeepGEMM's names."""
 
 import os
 import socket
@@ -25,7 +25,7 @@ def calls(monkeypatch):
         return real(a, b, groups=groups, options=options)
 
     monkeypatch.setattr(_core, "multiply", recording)
-    monkeypatch.setitem(_settings.call_options, "overlap", None)  # as if no one had called set_pdl
+    monkeypatch.setitem(_settings.call_options, "overlap", None)  # as if set_pdl had never been called
     yield seen
     deep_gemm.set_num_sms(0)
     tw.defaults.invariant = tw.defaults.overlap = False
@@ -54,7 +54,7 @@ def test_the_sm_limit_reaches_every_call(rng, calls):
     assert deep_gemm.get_num_sms() == free
     multiply(rng)
     assert [limit for limit, _, _ in calls] == [0, 64, 64, 0]
-    with pytest.raises(ValueError, match="new_num_sms: -1 given, an integer from 0"):
+    with pytest.raises(ValueError, match="new_num_sms: got -1; expected an integer (from|of at least) 0"):
         deep_gemm.set_num_sms(-1)
 
 
@@ -140,7 +140,7 @@ def test_settings_that_are_kept():
     deep_gemm.set_block_size_multiple_of(64)
     deep_gemm.set_block_size_multiple_of((64, 128))
     for wrong in (lambda: deep_gemm.set_tc_util(101), lambda: deep_gemm.set_block_size_multiple_of(0)):
-        with pytest.raises(ValueError, match="given, an integer from"):
+        with pytest.raises(ValueError, match="; expected an integer (from|of at least)"):
             wrong()
 
 
@@ -235,7 +235,7 @@ transpose_packed_fp4 cast_back_from_fp4 init_dist uneven_all_gather gemm_fp8_fp8
 m_grouped_gemm_fp8_fp8_bf16_nt_contiguous m_grouped_gemm_fp8_fp8_bf16_nt_masked wgrad_gemm_fp8_fp8_fp32_nt
 k_grouped_wgrad_gemm_fp8_fp8_fp32_nt get_col_major_tma_aligned_tensor calc_diff bench bench_kineto testing utils
 __version__ legacy mega"""
-# What version 2.8.0 has besides.
+# Additions of version 2.8.0.
 NEWER_NAMES = "fp4_gemm_nt m_grouped_fp4_gemm_nt_contiguous m_grouped_fp4_gemm_nt_masked use_deterministic_algorithms"
 
 
@@ -256,7 +256,7 @@ def test_on_several_processes(tmp_path):
     """Tensors of different sizes from two ranks over Gloo."""
     if torch.cuda.is_available():
         pytest.skip("ranks would share GPUs")
-    with socket.create_server(("127.0.0.1", 0)) as server:  # a port that nobody has
+    with socket.create_server(("127.0.0.1", 0)) as server:  # a free port
         port = server.getsockname()[1]
     torch.multiprocessing.spawn(gather_on_rank, args=(2, str(tmp_path), port), nprocs=2)
     for rank in range(2):

@@ -109,7 +109,7 @@ def test_layers_share_what_was_compiled():
 def test_wrong_ends_are_named_by_compiled_layers():
     layer = torch.compile(GroupedLinear(3, K, N), backend="aot_eager", fullgraph=True)
     layer(normal(TOKENS, K), torch.tensor(ENDS))
-    with pytest.raises(ValueError, match=r"^ends: \[100, 90, 290\] given, ends that do not decrease"):
+    with pytest.raises(ValueError, match=r"^ends: got \[100, 90, 290\]; expected ends that do not decrease"):
         layer(normal(TOKENS, K), torch.tensor([100, 90, 290]))
 
 

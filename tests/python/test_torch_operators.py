@@ -1,4 +1,4 @@
-"""What compilers and CUDA graphs rely on in tilewright.torch: shapes that are told beforehand, and a host that reads nothing."""
+"""Requirements of compilers and CUDA graphs on tilewright.torch: shapes known in advance, and a host that reads nothing."""
 
 import pytest
 
@@ -79,7 +79,7 @@ def alike(fake, real):
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize("groups", [None, 1, 3])
 def test_compilers_are_told_the_truth(groups, recipe, dtype):
-    """Shapes, dtypes and strides of every result, for what is wanted and what is not."""
+    """Shapes, dtypes and strides of every result, requested or not."""
     ends = None if groups is None else torch.arange(1, groups + 1) * TOKENS // groups
     x, dy = normal(TOKENS, K, dtype=dtype), normal(TOKENS, N, dtype=dtype)
     w = normal(*([] if groups is None else [groups]), N, K, seed=1)

@@ -1,6 +1,6 @@
-"""A call of a layer, dense or grouped: which copies of W it reads, and which node of autograd it becomes.
+"""A call of a layer, dense or grouped: the copies of W that it reads, and its node of autograd.
 
-Y = X W^T (+ bias) of [tokens, K] with W [N, K], or of the rows of each group with W [groups, N, K].
+Dense: Y = X W^T + bias, with X [tokens, K] and W [N, K]. Grouped: the rows of each group with its W of [groups, N, K].
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tilewright.torch._weights import Copies, copies_of
 
 
 class How(NamedTuple):
-    """As `grouped_linear` takes them."""
+    """The options of a call; `grouped_linear` documents them."""
 
     recipe: str
     gradient_format: str
@@ -34,9 +34,9 @@ def differentiable_linear(
     how: How,
     frozen: FrozenCopy | None,
 ) -> torch.Tensor:
-    """The call as one node of autograd; through the operator where a compiler or a mode watches.
+    """The call as one node of autograd. Goes through the torch operator if a compiler or a dispatch mode observes operators.
 
-    The copies are made here, of what w is now, and backward gets dgrad's: no later change of w reaches a gradient.
+    The copies of w are made here, and backward uses the one for dgrad. A later change of w does not reach a gradient.
     """
     wants = torch.is_grad_enabled()
     if frozen is not None:
@@ -66,7 +66,7 @@ def differentiable_linear(
 
 
 def _copies_in_sight(w: torch.Tensor, recipe: str, dgrad: bool, frozen: FrozenCopy | None) -> tuple[Any, ...]:
-    """By the operator. A frozen copy is asked about when the operator that reads it runs."""
+    """The copies, made by the torch operator. The operator that reads a frozen copy checks at run time that it is current."""
     if frozen is not None:
         return (frozen.values, frozen.scales, None, None)
     return _flat(copies_of(w, recipe, True, dgrad, _operators.watched_quantizer))

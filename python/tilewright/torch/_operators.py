@@ -1,7 +1,7 @@
-"""The layers' work as operators of torch, torch.ops.tilewright.*, which torch.compile keeps whole: from torch 2.4 on.
+"""The layers as torch operators, torch.ops.tilewright.*, which torch.compile keeps whole. Needs torch 2.4 or newer.
 
-`linear` is differentiable (`_function` says how); `linear_gradients` adds to main_grad. What is not wanted is an empty tensor.
-Where nobody watches which operators run, calls go past them.
+`linear` is differentiable (see `_autograd`), and `linear_gradients` adds to main_grad. A result that is not requested is an
+empty tensor. If nothing observes operators, calls bypass torch's dispatcher.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _GRADIENTS = (
     "Tensor dy, Tensor? x_values, Tensor? x_scales, Tensor? w_values, Tensor? w_scales, Tensor? ends, "
     "Tensor(a!)? main_grad, str recipe, str gradient_format, bool promoted, bool[] wanted, ScalarType dtype, str options"
 )
-_SCALE_STEP = 4  # rows of scales begin at multiples of so many
+_SCALE_STEP = 4  # rows of scales begin at multiples of 4 elements
 _BLOCK = 128
 
 
@@ -37,9 +37,10 @@ def is_compiling() -> bool:
 
 
 def is_watched(*given: Any) -> bool:
-    """Whether somebody sees which operators run, or tensors have no memory of their own for kernels to read.
+    """Whether something observes operators, or a tensor has no memory that kernels could read.
 
-    A compiler, a tracer, a dispatch mode, a subclass of tensors, torch.func; the meta device.
+    Observers are a compiler, a tracer, a dispatch mode, a tensor subclass and torch.func. Tensors on the meta device have no
+    memory.
     """
     if not AVAILABLE:
         return False
@@ -51,7 +52,7 @@ def is_watched(*given: Any) -> bool:
 
 
 def is_legacy_batch(tensor: torch.Tensor) -> bool:
-    """Whether autograd asks for several gradients at once: by another vmap than torch.func's, which has no rules of operators."""
+    """Whether autograd computes several gradients at once (is_grads_batched). Its vmap does not use the rules of operators."""
     return AVAILABLE and not is_compiling() and bool(torch._C._functorch.is_legacy_batchedtensor(tensor))
 
 
@@ -62,7 +63,7 @@ def watched_quantizer(w: torch.Tensor, recipe: str, forward: bool, dgrad: bool) 
 
 
 def gradients(dy: torch.Tensor, *given: Any) -> tuple[torch.Tensor | None, ...]:
-    """`backward_pass`, through its operator where somebody watches."""
+    """`backward_pass`, through its operator if something observes operators."""
     x, w, ends, main_grad, recipe, gradient_format, promoted, wanted, dtype, options = given
     if not is_watched(dy):
         with applied(options):
@@ -119,16 +120,16 @@ def _fake_linear(x: Any, w: Any, bias: Any, ends: Any, *given: Any) -> tuple[tor
     groups = 1 if ends is None else ends.shape[0]
     columns = (x.shape[0] + (_products.ALIGNMENT - 1) * groups) // _products.ALIGNMENT * _products.ALIGNMENT
     values, scales = _fake_quantized(x, recipe.columns, (x.shape[1], columns))
-    if recipe.columns in ("row", "tensor"):  # of each group
+    if recipe.columns in ("row", "tensor"):  # scales per group
         scales = scales.new_empty(groups, *((x.shape[1],) if recipe.columns == "row" else ()))
-    if recipe.columns == "1x128":  # scales of features are neighbours in memory
+    if recipe.columns == "1x128":  # the scales of neighbouring features are neighbours in memory
         padded = (x.shape[1] + _SCALE_STEP - 1) // _SCALE_STEP * _SCALE_STEP
         scales = scales.new_empty(scales.shape[1], padded).t()[: x.shape[1]]
     return y, values, scales
 
 
 def _fake_quantized(like: Any, side: str, shape: Any) -> Pair:
-    """What `quantize` and `quantize_tokens` return for [..., rows, k]."""
+    """Tensors shaped like the results of `quantize` and `quantize_tokens` for [..., rows, k]."""
     *groups, rows, k = shape
     blocks = (k + _BLOCK - 1) // _BLOCK
     scales = {
@@ -195,7 +196,7 @@ def _fake_gradients(dy: Any, *given: Any) -> tuple[torch.Tensor, ...]:
 
 
 def _entry_by_entry(operator: Any) -> Any:
-    """The rule of vmap: each entry of a batch is a call, as a scale may be of all that one has."""
+    """The vmap rule: one call per entry of the batch, because a scale may cover all of an entry."""
 
     def rule(info: Any, in_dims: Any, *given: Any) -> Any:
         def entry(i: int) -> Any:

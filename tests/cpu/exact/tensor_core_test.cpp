@@ -130,7 +130,7 @@ TEST(TensorCore, Bf16KeepsAnAccumulatorAndLeavesFp32sRangeAsItShould) {
 }
 
 TEST(TensorCore, SubnormalInputsCountWithTheSmallestExponent) {
-    // 2^-9 is subnormal in e4m3 and counts as 2^-6: next to 2^-4 * 2^-9 the accumulator is cut at 2^(-10 - 13).
+    // 2^-9 is subnormal in e4m3 and counts as 2^-6: with 2^-4 * 2^-9 the accumulator is cut at 2^(-10 - 13).
     Step step{.a = {0x1p-4F}, .b = {0x1p-9F}, .c = 0x1.8p-24F};
     EXPECT_EQ(step.bits(), bits_of(0x1p-13F));
     // In e5m2 it is a normal number, and the cut is at 2^(-13 - 13).
