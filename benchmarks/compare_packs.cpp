@@ -1,15 +1,12 @@
-// Times the kernels of an older pack and of this build, in one process and in turns:
+// Times the kernels of an older pack against those of this build, in one process and in turns:
 //
-//     compare_packs PACK [--rounds N] [--each]
+//   compare_packs PACK [--rounds N] [--each]
 //
-// PACK is a kernels.pack of another build whose kernels have today's arguments (hopper::Arguments). Every shipped
-// kernel for operands of layout nt runs a few typical problems, with L2 flushed before each call. The results of both
-// packs must have the same bits. --each prints all ratios first.
-//
-// The exit code is 2 for a wrong call or without a GPU. It is 1 in these cases:
-// - A kernel is more than 2 % slower than the old one.
-// - A kind of problem is more than 0.5 % slower in the mean.
-// - A kernel was not compared.
+// PACK is a kernels.pack of another build whose kernels take today's arguments (hopper::Arguments). Every kernel that
+// ships for operands of layout nt runs a few typical problems, with L2 flushed before each call; both packs' results
+// must have the same bits. Exit code 1 where a kernel is more than 2 % slower than the old one, or a kind of problem
+// more than 0.5 % in the mean, or where a kernel was not compared; 2 for a wrong call or no GPU. --each prints every
+// ratio first.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
@@ -94,7 +91,7 @@ public:
                 fmt::print("OTHER BITS: {} at {}\n", kernel, bench::shape_text(problem.shape));
             }
             double ratio = ratio_of(both, rounds_);
-            // A single slow time may be noise, so more rounds decide.
+            // What is slow once may be noise: more rounds decide.
             if (ratio > 1 + kernel_limit / 2) ratio = ratio_of(both, 5 * rounds_);
             result.ratios.push_back({.kernel = kernel, .kind = problem.kind, .ratio = ratio});
             result.compared.insert(expression);

@@ -172,7 +172,7 @@ double status_mebibytes(const std::string& key) {
     return 0;
 }
 
-/// The memory that a call adds to the peak of the process. Measure it before malloc has free memory.
+/// What a call adds to the process at its peak. To be measured before malloc has memory to spare.
 double extra_memory(const Arguments& arguments, const Recipe& recipe, std::int64_t m) {
     constexpr std::int64_t size = 16384;
     const OwnedOperand a({m, size}, recipe.a);
@@ -188,7 +188,7 @@ double extra_memory(const Arguments& arguments, const Recipe& recipe, std::int64
     std::vector<float> d(static_cast<std::size_t>(m * size), 1.0F);
     Problem problem{.a = a, .b = b, .d = row_major(d.data(), Format::f32, {m, size})};
     const Geometry g = geometry(problem);
-    std::ofstream("/proc/self/clear_refs") << "5";  // resets the peak; source: proc(5)
+    std::ofstream("/proc/self/clear_refs") << "5";  // the peak begins anew; source: proc(5)
     const double before = status_mebibytes("VmRSS");
     cpu::run_fast(g, arguments.options);
     return status_mebibytes("VmHWM") - before;

@@ -1,4 +1,4 @@
-"""The tables of docs/performance.md on FP4 weights, from the record of `make gpu-packed`."""
+"""The tables of docs/performance.md on FP4 weights, of the record of `make gpu-packed`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SHORT_BLOCKS = ("mxfp8:mxfp8", "mxfp8:mxfp4", "mxfp4:mxfp4", "nvfp4:nvfp4")
 
 
 def product_of(row: Row) -> str:
-    """The shape of masked groups with their mean rows, without their largest possible number."""
+    """Of masked groups with the mean of rows, without the room for them."""
     sizes = row["shape"] if row["op"] != "m_grouped_masked" else [row["shape"][0], *row["shape"][2:]]
     kind = {"dense": "dense", "m_grouped_masked": "masked", "m_grouped_contiguous": "exact ends"}[row["op"]]
     return f"{kind} {shape(str(sizes))}"
@@ -34,7 +34,7 @@ def packed(rows: list[Row], recipes: tuple[str, ...] = PACKED) -> str:
 
 
 def pairs(rows: list[Row]) -> str:
-    """A line per recipe that is in rows and not in the other tables, and a column per product."""
+    """A line for each recipe that rows have and the other tables do not, a column for each product."""
     cells: dict[str, dict[str, str]] = {}
     others = (None, *PACKED, *SHORT_BLOCKS)
     for row in filter(lambda row: "floor_us" in row and row.get("recipe") not in others, rows):
@@ -44,6 +44,6 @@ def pairs(rows: list[Row]) -> str:
 
 
 def short_blocks(rows: list[Row]) -> str:
-    """The table of MXFP8 and FP4 activations; empty without a record."""
+    """MXFP8 and FP4 activations. Nothing without a record."""
     text = packed(rows, SHORT_BLOCKS)
     return "The same of activations with scales of 32 and 16 of k:\n\n" + text if text else ""

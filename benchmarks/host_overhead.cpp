@@ -1,5 +1,5 @@
-// Measures the host time of a GPU call from C++, in batches of 100 on an idle stream, with the same and with new
-// pointers. Also the driver's launch of a small kernel, and the first calls of a precompiled kernel and of one that
+// What a call on a GPU costs the host from C++: batches of 100 on an idle stream, with the same and with fresh
+// pointers, the driver's launch of a small kernel alone, and the first calls of a kernel of the pack and of one that
 // must be compiled.
 #include <fmt/format.h>
 #include <stdlib.h>

@@ -1,12 +1,11 @@
-// Records what one block of a kernel does, clock by clock: a shipped kernel, compiled with time stamps (Debug::stamps).
+// What one block of a kernel does, clock by clock: a shipped kernel compiled with time stamps (Debug::stamps).
 //
-//     kernel_timeline [OUTPUT]         lines of JSON, to standard output by default
+//   kernel_timeline [OUTPUT]         lines of JSON, to standard output without a name
 //
-// The tile is 128x128 of fp8 with 1x128 : 128x128 scales, for m = 4096, n = 7168, k = 2048. The first line is about the
-// run, with the times of the shipped kernel and of the one with stamps. Then follows a line per role, for one warp of
-// the role in each of a few blocks. It has the events of the warp and the SM's clock at each, counted from the first
-// stamp of the block. The stamped result must have the bits of the shipped kernel's. benchmarks/plot_timeline.py draws
-// the lines.
+// The tile 128x128 of fp8 with 1x128 : 128x128 scales, m = 4096, n = 7168, k = 2048. First a line on the run, with the
+// times of the kernel that ships and of the one with stamps; then a line for one warp of each role, of a few blocks:
+// its events and the SM's clock at each, from the first stamp of the block on. The stamped result must have the bits
+// of the shipped one. benchmarks/plot_timeline.py draws it.
 #include <fmt/format.h>
 #include <tilewright/error.h>
 

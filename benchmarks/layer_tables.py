@@ -1,4 +1,4 @@
-"""The tables of docs/performance.md on a training step: gradients, from the record of `make gpu-gradients`, and quantizers."""
+"""The tables of docs/performance.md on what a training step runs: gradients, of the record of `make gpu-gradients`, and quantisers."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from markdown_table import Row, shape, table
 
 
 def gradients(rows: list[Row]) -> str:
-    """D = D + A B with f32 output, dense and k-grouped, and D = A B with bf16 output.
-
-    k-grouped operands are one matrix after another, or aligned segments as the quantizers write them.
-    """
+    """D = D + A B of f32, dense and of groups of k: one matrix after another, and aligned segments as quantisers write them, also D = A B
+    of bf16."""
     us: dict[str, dict[str, float]] = {}
     columns: dict[str, None] = {}
     for row in rows:
@@ -23,12 +21,12 @@ def gradients(rows: list[Row]) -> str:
     return table(["", *names], [[name, *(f"{cells[c]:.4g}" if c in cells else "" for c in names)] for name, cells in us.items()])
 
 
-# (outer, inner) features by model: the weights are [2 x inner, outer] for gate and up, and [outer, inner] for down.
+# Features of a token and of an expert, by model: weights [2 x inner, outer] of gate and up, [outer, inner] of down.
 EXPERTS = {"DeepSeek-V3": (7168, 2048), "Qwen3-235B": (4096, 1536), "gpt-oss": (2880, 2880)}
 
 
 def dgrad(rows: list[Row]) -> str:
-    """Forward of experts, and the gradient of their tokens, which reads the same weights MN-major. Empty without a record."""
+    """Forward of experts and the gradient of its tokens, which reads the same weights along their rows. Nothing without a record."""
     us = {(row["layout"], *row["shape"][-2:], row["recipe"]): row["us"] for row in rows
           if row["op"] == "m_grouped_contiguous"}
     if not us:

@@ -1,9 +1,8 @@
-"""Writes the numbers of docs/performance.md and docs/torch.md from the records of benchmarks/results.
+"""Writes the numbers of docs/performance.md and docs/torch.md: what is between `<!-- NAME -->` and `<!-- end -->` there comes
+from the records of benchmarks/results.
 
-The text between `<!-- NAME -->` and `<!-- end -->` on these pages is generated.
-
-python benchmarks/performance_page.py            # writes the pages
-python benchmarks/performance_page.py --check    # exit code 1 if a page differs from the records
+python benchmarks/performance_page.py            # writes the pages anew
+python benchmarks/performance_page.py --check    # exit code 1 if a page says something else
 
 Needs build/release/src/cli/tilewright. tests/lint/test_performance_page.py runs the check.
 """
@@ -32,7 +31,7 @@ TORCH_PAGE = ROOT / "docs/torch.md"
 PROGRAM = ROOT / "build/release/src/cli/tilewright"
 
 
-# Options of `tilewright bench` by the name of their rows in a table. They are those of `make gpu-bench`; other records lack them.
+# Options of `tilewright bench` by what a table calls their rows: those of `make gpu-bench`, which other records do without.
 WHOLE_TENSORS = {"unpromoted": "--suite peers --recipe tensor,row --unpromoted", "promoted": "--suite peers --recipe tensor,row"}
 FEW_ROWS = [f"--suite {suite} --m 1,16,48 --recipe 1d2d" for suite in ("qwen3-235b", "llama-70b")]
 ROW_INDICES = "--suite peers --op m_grouped_indices --recipe 1d2d --sa-layout k"
@@ -55,13 +54,13 @@ def has_record(name: str) -> bool:
 
 
 def made_at(rows: list[Row]) -> str:
-    """The origin of rows that one run has measured."""
+    """The origin of rows that were made in one go."""
     (commit,), (date,) = {row["commit"] for row in rows}, {row["date"] for row in rows}
     return f"Commit {commit[:7]}, {date}."
 
 
 def newest(rows: list[Row]) -> list[Row]:
-    """The rows of the commit of the last run."""
+    """Those of the commit of the last run."""
     commit = max(rows, key=lambda row: row["started"])["commit"]
     return [row for row in rows if row["commit"] == commit]
 
@@ -79,7 +78,7 @@ def geomean(values: list[float]) -> float:
 
 
 def run_of(rows: list[Row], options: str) -> list[Row]:
-    """The rows of `tilewright bench --backend hopper OPTIONS`, with or without a peer."""
+    """The rows of `tilewright bench --backend hopper OPTIONS`, with a peer or without."""
     command = f"tilewright bench --backend hopper {options} --json benchmarks/results/h200.jsonl"
     return [row for row in rows if row["command"].replace(" --peers", "") == command]
 
@@ -94,7 +93,7 @@ def source() -> str:
 
 
 def older() -> str:
-    """The tables whose rows were not measured with the others."""
+    """Which tables are of rows that were not measured with the others."""
     rows = record("h200")
     now = newest(rows)[0]["commit"]
     tables = {"row indices": [ROW_INDICES], "scales of whole tensors and rows": [*WHOLE_TENSORS.values()], "few rows": FEW_ROWS}
@@ -131,7 +130,7 @@ def dense() -> str:
 
 
 def whole_tensors() -> str:
-    """Row and tensor scales against cuBLASLt with tensor scales on the same shape, measured directly before or after."""
+    """Scales of rows and tensors against cuBLASLt per tensor on the same shape, just before or after."""
     rows = []
     for words, options in WHOLE_TENSORS.items():
         run = run_of(record("h200"), options)
@@ -162,7 +161,7 @@ def groups() -> str:
 
 
 def skew() -> str:
-    """Rates with one hot group, relative to groups of equal size."""
+    """Rates of groups of which one is hot, over those of groups of one size."""
     rates: dict[tuple[str, str], dict[int, list[float]]] = {}
     names = {("m_grouped_offsets", "nt"): "forward, nt", ("m_grouped_offsets", "nn"): "dgrad, nn", ("k_grouped", "nt"): "wgrad, groups of k"}
     rows = record("h200_skew")
@@ -180,7 +179,7 @@ def skew() -> str:
 
 
 def host_time() -> str:
-    """The median and the extremes of several runs of each program."""
+    """The median of several runs of each program, and the extremes."""
     rows = record("h200_host")
 
     def cell(who: str, key: str) -> str:
@@ -234,7 +233,7 @@ def training_peers() -> str:
 
 
 def on_an_h100() -> str:
-    """Results from another GPU than the page's: gradients, quantizers, and pairs of FP4 and MXFP8 without another record."""
+    """What was measured on another card than the page's: gradients, quantisers, and pairs of FP4 and MXFP8 that have no other record."""
     if not has_record("h100_training"):
         return ""
     rows = newest(record("h100_training"))

@@ -3,7 +3,7 @@
 python benchmarks/plot_classes.py                  # from benchmarks/results/h200.jsonl
 python benchmarks/plot_classes.py RECORD FOLDER
 
-The description of each file also has the drawn numbers, and tests/lint/test_performance_page.py reads them there.
+The drawn numbers are in each file's description too, where tests/lint/test_performance_page.py reads them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ THEMES = {
 
 
 def read(record: pathlib.Path) -> list[dict[str, Any]]:
-    """The data to draw, per class: its name, and the geometric mean and worst ratio against each library."""
+    """What is drawn, a class a line: its name, and geometric mean and worst next to either library."""
     command = [PROGRAM, "classes", record, "--json", "-"]
     lines = subprocess.run(command, capture_output=True, text=True, check=False).stdout.splitlines()
     rows = {row["class"]: row for row in map(json.loads, lines) if row["tuned_rows"]}
@@ -63,7 +63,7 @@ def draw(rows: list[dict[str, Any]], theme: dict[str, str], path: pathlib.Path) 
             axes.plot([worst, mean], [y + shift] * 2, color=color, linewidth=1.5)
             axes.plot(worst, y + shift, "|", color=color, markersize=7)
             axes.plot(mean, y + shift, "o", color=color, markersize=7)
-            aside = 20 if 0.96 < mean < 1 else 8  # keeps the label off the line at 1
+            aside = 20 if 0.96 < mean < 1 else 8  # not across the line of 1
             axes.annotate(f"{mean:.2f}", (mean, y + shift), (aside, 0), textcoords="offset points", va="center",
                           fontsize=9, color=theme["text"])  # fmt: skip
     axes.axvline(1, color=theme["text"], linewidth=1)

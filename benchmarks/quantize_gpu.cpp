@@ -1,5 +1,5 @@
 // How fast a GPU quantises what a training step holds: device time of each form, the bytes that it must move, and the
-// rate. Scales count as bytes only for MXFP8, MXFP4 and NVFP4. L2 is flushed before each call. Last, as
+// rate. Scales are counted among the bytes of MXFP8, MXFP4 and NVFP4 alone. L2 is flushed before each call. Last, as
 // many MXFP4 weights are packed.
 //
 //   quantize_gpu [tokens] [features] [groups] [--json FILE]        32768 7168 8

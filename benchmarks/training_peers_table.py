@@ -1,7 +1,5 @@
-"""Tables of the lines of training_peers.py, for terminals and docs/performance.md.
-
-They have the microseconds of each contestant, our speed relative to each peer, and whether it reaches the target.
-"""
+"""What training_peers.py's lines say: microseconds of each contestant, how many times as fast as a peer ours are, and whether that reaches
+the targets. For terminals and for docs/performance.md."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from training_sizes import SECTIONS, Target
 
 
 class Verdict(NamedTuple):
-    """Our speed relative to a peer, for the products of a section."""
+    """Ours against a peer over the products of a section."""
 
     target: Target
     speeds: dict[str, float]  # by product
@@ -48,7 +46,7 @@ def sections(rows: list[Row]) -> list[str]:
 
 
 def times(rows: list[Row], section: str) -> dict[str, dict[str, float]]:
-    """Lines by product and contestant. The later of two equal lines counts."""
+    """By product and contestant; of two lines the later one."""
     found: dict[str, dict[str, float]] = {}
     for row in rows:
         if row["section"] == section and "us" in row:
@@ -67,7 +65,7 @@ def contestants(rows: list[Row], section: str) -> list[str]:
 
 
 def failures(rows: list[Row], section: str) -> list[str]:
-    """The contestants that were not measured, one line per reason."""
+    """Who was not measured, and why: one line for each reason."""
     found: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         if row["section"] == section and "failed" in row:
@@ -77,7 +75,7 @@ def failures(rows: list[Row], section: str) -> list[str]:
 
 
 def cells(rows: list[Row], section: str) -> list[list[str]]:
-    """A head, and a line per product: microseconds, then the speed relative to each peer with a target."""
+    """A head and a line for each product: microseconds, then the speed against each peer of a target."""
     keys, judged = contestants(rows, section), verdicts(rows, section)
     lines = [[SECTIONS[section].words, *(f"{key}, us" for key in keys), *(f"{v.target.ours} / {v.target.peer}" for v in judged)]]
     for name, of in times(rows, section).items():
@@ -102,7 +100,7 @@ def text(rows: list[Row]) -> str:
 
 
 def page(rows: list[Row], origin: str) -> str:
-    """The Markdown table of a run; empty without a run."""
+    """Of one run, in Markdown; nothing where there is none."""
     if not rows:
         return ""
     blocks = [f"## Training products against live peers\n\n{origin} {' and '.join(sorted({row['device'] for row in rows}))}. Ours and the peers "

@@ -14,7 +14,7 @@ inline Accumulation accumulation_of(const hopper::Tile& tile) {
 /// The call in the layout that the tile reads, with operands along their rows in rows of 16 bytes and more of NaN.
 inline check::CaseSpec in_layout_of(const hopper::Tile& tile, check::CaseSpec spec) {
     const auto aligned = [](std::int64_t size) { return 16 + (16 - size % 16) % 16; };
-    // Operands that end at a guard page begin at a multiple of 16 bytes, if the size of their last row is one.
+    // Operands that end at a guard page begin at a multiple of 16 bytes if their last row has so many.
     std::int64_t& rows = tile.a.major == hopper::Major::mn ? spec.m : spec.n;
     if (has_mn_major(tile) && spec.guard_pages) rows += (16 - rows % 16) % 16;
     if (tile.a.major == hopper::Major::mn) {

@@ -1,4 +1,4 @@
-"""Runs pdoc. Without torch it provides placeholders for torch's names, so that modules that need torch are documented too.
+"""pdoc, with names in the place of torch's where torch is not installed, so that what is built on it is described all the same.
 
     python tools/reference.py [pdoc's arguments]
 """
@@ -11,7 +11,7 @@ import types
 
 
 class Name(type):
-    """A class for any name of torch: a base class, an annotation, or a decorator without effect."""
+    """A class for any name of torch: a base, an annotation, a decorator that changes nothing."""
 
     def __new__(cls, name, bases=(), members=None):
         return super().__new__(cls, name, bases, dict(members or {}))
@@ -41,7 +41,7 @@ class Name(type):
 
 
 def keep(owner, name):
-    """Returns the same object for the same name each time, because dtypes are keys of tables."""
+    """The same name is the same object each time: dtypes are keys of tables."""
     made = Name(name, (), {"__module__": "torch"})
     setattr(owner, name, made)
     return made

@@ -22,7 +22,7 @@ public:
         add(R"("peer":"cuBLASLt 13.1.0 per-tensor scale","op":"dense","shape":[4096,4096,7168])", us);
         return *this;
     }
-    /// A call with this speed relative to DeepGEMM in the peers' table, for a factor of 1.
+    /// A call that is so many times as fast as DeepGEMM in the peers' table, were the factor 1.
     Record& ours(const BenchShape& shape, double speed, const std::string& more = "") {
         const double us = find_peer(peers_table(), "DeepGEMM", shape)->seconds * 1e6 / speed;
         add(fmt::format(R"("peer":"Tilewright 0.1.0","op":"{}","shape":{},"grouping":"{}","recipe":"1x128:128x128",)"

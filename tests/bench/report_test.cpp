@@ -1,4 +1,4 @@
-// The output and the record of a run, on the CPU and on a GPU.
+// What a run prints and records, on the CPU and on a GPU.
 #include "bench/report.h"
 
 #include <gtest/gtest.h>
@@ -100,7 +100,7 @@ TEST(Report, SpeedsFollowTheClockOfTheRun) {
     EXPECT_NEAR(speed(run), 1.02, 1e-3);
     run.reference_seconds.reset();
     EXPECT_FALSE(parsed(result_records(result_of(64, then), run))[0].contains("speed_against_baseline"));
-    run.settings.recipe = parse_recipe("tensor:tensor").value();  // cuBLASLt was also run
+    run.settings.recipe = parse_recipe("tensor:tensor").value();  // cuBLASLt ran next to it
     const double blas = peer_seconds(peers_table(), blas_peer, {.m = 64, .n = 7168, .k = 2048}).value() * 1e6;
     EXPECT_NEAR(speed(run), blas / then, 1e-3);
 }

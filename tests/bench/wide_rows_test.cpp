@@ -47,7 +47,7 @@ TEST(WideRows, AreWideForTheRecipeAtHand) {
                 EXPECT_EQ(packed.packed.wide_row, expected.wide_row);
                 EXPECT_EQ(expected.windows != 0 || expected.wide_row >= 0, sizes.first_wide_row() >= 0);
                 EXPECT_EQ(sizes.first_wide_row() >= 0, wide_rows > 0 && wide_rows / 2 < 136 * sizes.groups);
-                // At most one row in this number.
+                // One row in so many, no more.
                 std::int64_t wide = 0;
                 for (std::int64_t row = 0; row < 136 * sizes.groups; ++row) {
                     wide += weights.scales[static_cast<std::size_t>(row * 10 + 1)] < 120 ? 1 : 0;

@@ -1,5 +1,5 @@
-// Cases are valid problems of every kind, with sizes that include 0 and 1. Their numbers do not depend on layout or
-// strides.
+// Cases are what they say: valid problems of every kind, with sizes that include none and one, and the same numbers
+// whatever the layout and the strides.
 #include "check/case.h"
 
 #include "cpu/reference.h"

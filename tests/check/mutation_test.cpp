@@ -1,5 +1,5 @@
-// Tests the checks: eleven planted bugs, each on data that cancel and on data that do not, must all be caught. The
-// score that other libraries use misses some of them.
+// The test of the tests: eleven planted bugs, each on data that cancel and on data that do not, must all be caught;
+// and the score that other libraries judge by is shown to miss some of them.
 #include "check/gate_classes.h"
 #include "check/mutations.h"
 #include "cpu/exact/exact.h"
@@ -123,7 +123,7 @@ TEST_P(MutationStudy, EveryPlantedBugOfTrainingRecipesIsCaught) {
             if (is_k_grouped(grouping)) spec.group_sizes = {200, 328, 300};
             spec.groups = is_k_grouped(grouping) ? 3 : 1;
             spec.grouping = grouping;
-            spec.output = Format::f32;  // only the order changes last bits
+            spec.output = Format::f32;  // the order alone changes last bits
             study = std::make_unique<Study>(spec);
             const Verdict right = study->judge(right_result(study->spec(), study->source()));
             EXPECT_EQ(right.emulation.failed + right.bound.failed + right.aggregates.failed, 0) << recipe;

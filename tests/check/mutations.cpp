@@ -121,7 +121,7 @@ void zero_one_patch(Case& test_case) {
     }
 }
 
-/// An element of usual size. A tenth of an element near zero would change nothing.
+/// An element of usual size: next to zero, a tenth of it is nothing.
 void one_element_off(Case& test_case) {
     const Geometry g = test_case.geometry();
     double largest = 0;

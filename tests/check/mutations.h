@@ -29,8 +29,8 @@ const std::vector<Mutation>& mutations();
 /// and nothing else does. Chains that end elsewhere cut other numbers, which the bound may notice or not.
 enum class Seen { by_all, by_bits, by_bits_at_least };
 
-/// A bug specific to a training recipe. It applies to an nt case of the recipe with 256 rows of A and k = 1,024, or
-/// with three k-groups of some 300 each, which end within a chain.
+/// A bug of a recipe that training uses, for an nt case of its recipe with 256 rows of A and 1,024 of k, or with three
+/// groups of k, some 300 each, which end within a chain.
 struct TrainingMutation {
     const char* recipe;
     Seen seen;

@@ -1,5 +1,5 @@
-// The oracle of the checks against independent code: the float64 reference, the scalar model of the tensor core, and
-// the vectorised backend.
+// The oracle of the gates against code that was written apart from it: the float64 reference, the scalar model of the
+// tensor core, and the vectorised backend.
 #include "check/oracle.h"
 
 #include "check/case.h"

@@ -1,4 +1,5 @@
-// The checks catch the results of a kernel with a wrong bias, on data that cancel and on data that do not.
+// What a kernel with a mistake in its bias would return is caught by the gates, on data that cancel and on data that do
+// not.
 #include "check/gates.h"
 #include "cpu/exact/exact.h"
 #include "formats/element.h"

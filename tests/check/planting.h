@@ -1,4 +1,4 @@
-// Plants bugs: in the inputs of a call, in its output, in the order of its sums, or in a part of D only.
+// How bugs are planted: in what a call reads, in what it writes, in the order of its sums, or in a part of D alone.
 #pragma once
 
 #include "check/mutations.h"

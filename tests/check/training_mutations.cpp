@@ -1,4 +1,4 @@
-// Planted bugs of training recipes: 128x128 blocks, mixed and folded scales, MXFP4, and k-grouped calls.
+// Planted bugs of the recipes that training uses: squares, mixed and folded scales, MXFP4, and groups of k.
 #include "check/planting.h"
 #include "formats/element.h"
 #include "problem/canonical_order.h"
@@ -78,12 +78,12 @@ void next_scale_of_one_row(Case& test_case) {
     scales[17] = scales[18];
 }
 
-// ---- k-grouped: D of group 1 is wrong ----
+// ---- groups of k: D of group 1 is wrong ----
 
 constexpr std::int64_t groups = 3;
 constexpr std::int64_t some_k = 8;
 
-/// The ends of the k-groups, int32 as in cases.
+/// Where the groups of k end, int32 as cases have them.
 std::int32_t* ends(Case& test_case) { return static_cast<std::int32_t*>(test_case.problem().groups.sizes.data); }
 
 Mutation of_one_group(std::string name, Edit edit) { return of_part(std::move(name), groups, 1, 2, std::move(edit)); }

@@ -1,4 +1,4 @@
-// The behaviour of the program with files, links and pipes.
+// What the program does with files, links and pipes.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 

@@ -1,4 +1,4 @@
-// A bias on the CPU: against sums of whole numbers, independent of the library's geometry, and by the checks, in both
+// A bias on the CPU: written out with whole numbers, apart from the library's own geometry; and by the gates, in both
 // arithmetics, for every recipe and grouping.
 #include "cpu/exact/exact.h"
 #include "cpu/fast/cases.h"
@@ -73,8 +73,8 @@ TEST(Bias, PassesTheGatesInBothArithmetics) {
     }
 }
 
-/// Row i of A (0 to 5) is i + 1 everywhere, rows of B are 1 + the group, and k is 4. So the sums are 4 (row + 1) (group
-/// + 1). The bias is 100 group + column.
+/// Rows 0 to 5 of A are all row + 1, rows of B all 1 + the group, k is 4: sums are 4 (row + 1) (group + 1). Bias
+/// 100 group + column.
 class WholeNumbers {
 public:
     static constexpr std::int64_t m = 6, n = 3, k = 4, groups = 3;

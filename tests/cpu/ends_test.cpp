@@ -31,7 +31,7 @@ void for_each_element(const Tensor& tensor, const std::function<void(std::int64_
     for (std::int64_t i = 0; i < count; ++i) visit(i);  // a case without gaps is dense
 }
 
-/// Multiplies by 2^exponent. False if a number would not be normal.
+/// Multiplies by 2^exponent. False where a number would be no normal one.
 bool shift(const Tensor& tensor, int exponent) {
     bool fits = true;
     for_each_element(tensor, [&](std::int64_t i) {
@@ -46,7 +46,7 @@ bool shift(const Tensor& tensor, int exponent) {
     return true;
 }
 
-/// The part of an operand with the range of fp32: the tensor scale of NVFP4, other scales, or bf16 values.
+/// What of a side has the range of fp32: the tensor's scale of NVFP4, other scales, values of bf16.
 const Tensor* wide_range(const Operand& side) {
     if (side.tensor_scale.given()) return &side.tensor_scale;
     if (side.scales.given()) return &side.scales;
@@ -72,8 +72,8 @@ Range range_of(const Operand& side) {
     return range;
 }
 
-/// The exponent by which the largest sum of magnitudes can grow and stay below 2^126. With `top` false, the exponent by
-/// which the smallest sum can shrink and stay above 2^-122.
+/// The exponent by which the largest sum of magnitudes can grow and stay below 2^126, or, `top` false, by which the
+/// smallest can shrink and stay above 2^-122.
 int room(const std::vector<double>& magnitudes, bool top) {
     double smallest = INFINITY, largest = 0;
     for (const double magnitude : magnitudes) {
@@ -187,7 +187,7 @@ TEST(Ends, EveryRecipeIsFiniteAndWithinItsBound) {
     }
 }
 
-/// Rows of MXFP4 whose scales are far apart have a separate order.
+/// Rows of MXFP4 whose scales are far apart have an order of their own.
 TEST(Ends, WideRowsOfMxfp4) {
     for (const char* text :
          {"1x128:mxfp4", "row:mxfp4", "tensor:mxfp4", "mxfp8:mxfp4", "mxfp4:mxfp4", "bf16:mxfp4", "nvfp4:mxfp4"}) {

@@ -1,5 +1,5 @@
-// Facts on scales that hold in every arithmetic: which rows share one, that a product of two that overflows fp32 is
-// infinite, and that with k = 0 scales have no effect.
+// What every arithmetic agrees on about scales: which rows share one, a product of two that overflows fp32 is infinite,
+// and without any k they mean nothing.
 #include "check/case.h"
 #include "check/gates.h"
 #include "cpu/exact/exact.h"
@@ -53,7 +53,7 @@ void set_scales_of_row(Case& c, std::int64_t row, double a_scale) {
     }
 }
 
-/// Scales of 1 for A except in `row`, and of `b_scale` for B.
+/// Scales of 1 on side A but for `row`, and of `b_scale` on side B.
 void set_scales(Case& c, std::int64_t row, double a_scale, double b_scale) {
     fill(c.problem().a.scales, 1);
     fill(c.problem().b.scales, b_scale);
@@ -141,8 +141,8 @@ TEST(Scales, ProductsOfTensorScalesAndAlphaOverflowAlike) {
     }
 }
 
-/// Scales of A that vary along k are never multiplied by a scale of B that does not, so that their product may be of
-/// any size. Zeros stay zeros, and the sum of a chain times both scales is right.
+/// Scales of A that vary along k and one of B that does not never multiply each other, so that their product may be of
+/// any size: zeros stay zeros, and the sum of a chain times both is what it is.
 TEST(Scales, ThoseThatAreAppliedApartDoNotOverflowTogether) {
     for (const char* recipe : {"1x128:row", "1x128:tensor"}) {
         for (const std::int64_t m : {3, 40}) {

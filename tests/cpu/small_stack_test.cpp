@@ -1,5 +1,5 @@
-// All CPU code runs in a thread with a stack of 64 KiB. Threads of musl and of many servers have 128 KiB, of which the
-// caller has used a part. CMakeLists.txt gives OpenMP's threads 64 KiB too.
+// Everything that runs on the CPU does so in a thread whose stack has 64 KiB: musl's and many servers' threads have
+// 128, of which the caller has used some. CMakeLists.txt gives OpenMP's threads as little.
 #include "check/case.h"
 
 #include <tilewright/error.h>
@@ -180,7 +180,7 @@ TEST(SmallStack, QuantisersOfTokens) {
     }
 }
 
-/// Wrong calls, and the output of the planner.
+/// What callers get wrong, and what the planner says.
 TEST(SmallStack, ErrorsAndExplanations) {
     in_small_thread([] {
         std::vector<float> a(64 * 128);

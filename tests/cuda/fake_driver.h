@@ -20,7 +20,7 @@ struct FakeLaunch {
 };
 
 struct FakeDriver {
-    // The machine.
+    // What the machine is.
     int devices = 2;
     int capability_major = 9;
     int capability_minor = 0;
@@ -31,7 +31,7 @@ struct FakeDriver {
     const char* failing_call = nullptr;  // this function returns `failure`
     int failure = 2;
 
-    // The recorded calls.
+    // What was done.
     std::atomic<int> maps{0};
     std::atomic<int> launches{0};
     std::atomic<int> libraries{0};

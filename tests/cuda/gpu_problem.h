@@ -53,9 +53,9 @@ inline Tensor gpu_tensor(Format format, const Dims& shape, int device) {
     return tensor;
 }
 
-/// A pack without machine code, so that nothing is compiled. It has an entry for each of these: row quantization of a
-/// matrix, copies to K-major, packing, and every tile that the planner may choose in layouts nt and nn and for MXFP4
-/// weights, including expanded ones.
+/// A pack with an entry for the quantisation of a matrix by row, for copies along k and packing, and for every tile
+/// that the planner may choose in layouts nt and nn and for MXFP4 weights, expanded ones too: nothing is compiled,
+/// nothing is machine code.
 inline const cuda::KernelPack& pack_of_all_candidates() {
     static const std::string bytes = [] {
         std::vector<std::string> expressions;

@@ -87,7 +87,7 @@ std::string unshipped(const std::vector<launch::QuantizeLaunch>& launches) {
     return names;
 }
 
-/// An operand with this number of rows in e4m3, and scales of one format.
+/// An operand with so many rows in e4m3, scales of one format.
 Operand operand(Granularity granularity, std::int64_t rows, std::int64_t k, Format scales = Format::f32) {
     const auto count = [](std::int64_t size, int block) { return (size + block - 1) / block; };
     const Tensor values = gpu_tensor(Format::e4m3, {rows, k}, 0);

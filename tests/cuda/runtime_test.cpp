@@ -20,7 +20,7 @@ using test::FakeMachine;
 using test::gpu_problem;
 using test::stream;
 
-/// Adjacent scales of one k-block, which TMA can load.
+/// Scales of one k-block next to each other, which TMA fetches.
 void transpose_scales(Tensor& scales) { scales.strides = {1, scales.shape[0]}; }
 
 TEST(Runtime, LaunchesOnTheCallersStream) {

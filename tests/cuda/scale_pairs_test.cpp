@@ -1,5 +1,5 @@
-// Kernels of scale pairs that do not ship are compiled on first use. None of those that the planner chooses among
-// spills registers or is serialised. This tests a sample, because all would take minutes.
+// Kernels of pairs of scales that do not ship are compiled on first use: none of those that the planner chooses among
+// spills or is serialised. A sample of them: all would take minutes.
 #include <gtest/gtest.h>
 
 #include "cuda/compiler.h"

@@ -149,7 +149,7 @@ INSTANTIATE_TEST_SUITE_P(All, BiasKernels, testing::Range(0, kernel_count));
 
 TEST(BiasKernels, AreAsManyAsTheSuiteRuns) { EXPECT_EQ(kernels().size(), static_cast<std::size_t>(kernel_count)); }
 
-/// Shows that the tests above can fail: the kernel reads the bias of the row's group, and of no other.
+/// What makes the tests above able to fail: the kernel reads the bias of the row's group, and of no other.
 TEST(BiasKernels, ReadTheBiasOfTheGroup) {
     const Kernel kernel = kernels()[4];
     CaseSpec spec = call(kernel.tile, 0);

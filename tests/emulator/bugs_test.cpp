@@ -31,7 +31,7 @@ std::string text_of(const Timings& t) {
            (t.wgmma == Timing::early ? "early" : "late") + ", seed " + std::to_string(t.seed);
 }
 
-/// The finding under each of `all_timings`; empty if the mistake was not detected.
+/// What is found under each of `all_timings`; nothing: the mistake went unnoticed.
 template <Bug bug>
 std::vector<std::string> outcomes() {
     std::vector<std::string> list;
@@ -81,7 +81,7 @@ TEST(PlantedBugs, TheKernelWithoutAnyIsRightInEveryMode) {
     EXPECT_EQ(outcomes<Bug::none>(), std::vector<std::string>(all_timings().size()));
 }
 
-// Mistakes that only adversarial timing shows
+// What only adversarial timing shows
 
 TEST(PlantedBugs, EarlyReleaseOfAStage) {
     for (const Timing tma : {Timing::early, Timing::late}) {

@@ -1,4 +1,4 @@
-// Shared by the tests of the emulator's checks: the memory of a block, launches, and the error of a kernel.
+// What the tests of the emulator's checks share: a block's memory, launches, and the error that a kernel ends with.
 #pragma once
 
 #include "emulator/emulator.h"

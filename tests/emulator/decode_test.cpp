@@ -1,5 +1,5 @@
-// The kernels that decode fp8 operands to bf16, on the emulator. Each value is right, for every memory order of an
-// operand, and nothing is written after the rows.
+// What decodes fp8 operands to bf16 before a product, on the emulator: each code is the number that it is, in whatever
+// order an operand has them, with nothing written behind the rows.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -58,7 +58,7 @@ launch::QuantizeLaunch launch_of(Format format, const Order& order, const Codes&
     return std::get<launch::QuantizeLaunch>(launch::lower_preparation({.decoding = operand}, workspace).at(0));
 }
 
-/// Zeros after the end of each row, and nothing after the last row.
+/// Zeros behind the end of a row, and nothing behind the last row.
 bool is_right(Format format, std::int64_t row, std::int64_t k, std::uint16_t given) {
     if (row >= matrices * rows) return given == untouched;
     if (k >= columns) return given == 0;
@@ -91,7 +91,7 @@ TEST(DecodeFp8, EveryCodeIsItsNumberInAnyOrder) {
     }
 }
 
-/// 40 groups with a matrix each, more than a warp reads at once. Some counts are invalid.
+/// A matrix of each group, of 40 groups, whose counts are more than a warp reads at once; some are no counts.
 template <class Count>
 void expect_rows_of_counts(Format format, int matrices_at_once) {
     constexpr std::int64_t groups = 40, room = 5, k = 16, behind = 64;

@@ -1,5 +1,6 @@
-// 1x32 scales of operands that are first decoded to bf16, on the emulator: bf16 and NVFP4 x MXFP8 weights, and MXFP8 x
-// NVFP4 weights. Each bit equals the CPU's arithmetic `bit_exact`, with NaN outside of the operands.
+// 1x32 scales of what was decoded to bf16 before, on the emulator: MXFP8 weights next to bf16 and NVFP4, and MXFP8
+// activations next to NVFP4 weights; each bit as the CPU's arithmetic `bit_exact` has it, with NaN outside of the
+// operands.
 #include <gtest/gtest.h>
 
 #include <array>

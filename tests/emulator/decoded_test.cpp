@@ -1,5 +1,5 @@
-// Calls that first decode FP4 activations, and calls that pack NVFP4 weights each time, on the emulator. Each bit
-// equals the CPU's arithmetic `bit_exact`, with NaN outside of the operands. Nothing is written outside of the
+// Calls whose FP4 activations are decoded before, and NVFP4 weights that are packed at each call, on the emulator: each
+// bit as the CPU's arithmetic `bit_exact` has it, with NaN outside of the operands and nothing written outside of the
 // workspace.
 #include <gtest/gtest.h>
 
@@ -77,7 +77,7 @@ std::vector<PreparedCall> calls() {
     };
 }
 
-/// Rows with NaN after each: values at any byte or eight at a time, bf16 at multiples of 16 bytes.
+/// Rows of memory with NaN behind each: codes at any byte or eight at a time, bf16 at multiples of 16 bytes.
 CaseSpec with_gaps(CaseSpec spec, std::size_t turn) {
     const bool codes_of_a = spec.recipe.a.values == Format::e2m1, turned = a_is_transposed(spec.layout);
     const std::int64_t row = turned ? spec.m : spec.k;

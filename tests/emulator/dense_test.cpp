@@ -1,5 +1,5 @@
-// Dense kernels on the emulator whose D ends within a tile of rows. Each bit equals the CPU's arithmetic `bit_exact`.
-// TMA loads only existing rows of A, and warpgroups without rows do not multiply.
+// Dense kernels on the emulator where D ends within a tile of rows: each bit as the CPU's arithmetic `bit_exact` has
+// it, TMA loads the rows of A that exist and no others, and warpgroups without rows do not multiply.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -141,7 +141,8 @@ TEST_P(Dense, EndsWithinATileOfRows) {
 
 INSTANTIATE_TEST_SUITE_P(All, Dense, testing::Range(0, kernel_count, TILEWRIGHT_LIST_STEP));
 
-/// The checks of this folder detect a lost load, a call that the kernel does not serve, and an impossible call.
+/// What the tests of this folder ask sees a load that is lost, a call that the kernel does not serve, and one that
+/// cannot be.
 TEST(DenseKernels, WhatIsWrongIsSaidWithTheCall) {
     const Kernel kernel = kernels()[0];
     const CaseSpec right = call(kernel.tile, 64, false);

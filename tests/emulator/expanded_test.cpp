@@ -1,5 +1,5 @@
-// Products with packed weights that are first expanded to e4m3 or bf16, on the emulator. Each bit equals the CPU's
-// arithmetic `bit_exact`.
+// Packed weights that are expanded to e4m3 or bf16 before a product, on the emulator: products with each bit as the
+// CPU's arithmetic `bit_exact` has it.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -70,7 +70,7 @@ constexpr FarScales far_scales[] = {{},
                                     {.one_row_in = 1, .spread = 7},
                                     {.one_row_in = 1, .spread = 7, .odd = true},
                                     {.one_row_in = 2, .spread = 5, .odd = true}};
-constexpr int bf16_spread = 100;  // with bf16 they are further apart
+constexpr int bf16_spread = 100;  // next to bf16 they are further apart
 
 Recipe recipe(const char* text) { return parse_recipe(text).value(); }
 

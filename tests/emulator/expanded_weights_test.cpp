@@ -1,5 +1,5 @@
-// The kernels that expand packed weights, on the emulator. They write the packed numbers, which give the same bits in a
-// product on the CPU.
+// What the kernels that expand packed weights write, on the emulator: the numbers that were packed, which have the same
+// bits in a product on the CPU.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -104,7 +104,7 @@ std::string wrong_row(const Geometry& given, const OperandGeometry& b, std::int6
     return "";
 }
 
-/// The differences between the weights of a case and the expanded ones.
+/// What differs between the weights of a case and the expanded ones.
 std::string wrong_numbers(check::Case& test) {
     const Geometry given = test.geometry();
     const ExpandedProduct product(test);

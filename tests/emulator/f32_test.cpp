@@ -1,5 +1,5 @@
-// Kernels for f32 D on the emulator, with C elsewhere and in place. C contains NaN, infinities, zeros of both signs and
-// subnormals. Each bit equals the CPU's arithmetic `bit_exact`.
+// Kernels for D of f32 on the emulator: NaN, infinities, zeros of both signs and subnormal numbers in C, elsewhere and
+// in place, each bit as the CPU's arithmetic `bit_exact` has it.
 #include <gtest/gtest.h>
 
 #include <array>

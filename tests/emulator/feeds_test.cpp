@@ -103,7 +103,7 @@ std::string name_of(Scaling scaling, bool promoted) {
     }
 }
 
-/// Rows, columns and k that do not fill a tile, and rows with gaps of NaN after them.
+/// Rows, columns and k that fill no tile, and rows of memory with gaps of NaN behind them.
 CaseSpec call(const Tile& tile, int turn) {
     const bool fast = is_fast(tile), promoted = tile.mma.promoted;
     const bool k_major = has_k_major_scales(tile);

@@ -1,5 +1,5 @@
-// fp8 activations x NVFP4 weights, on the emulator. The activations are first decoded to bf16. Row and tensor scales
-// are epilogue scales, and 1x128 scales promote each k-block. Each bit equals the CPU's arithmetic `bit_exact`, with
+// NVFP4 weights next to fp8 activations, which are decoded to bf16 before, on the emulator: scales of rows and of the
+// tensor wait for the end, 1x128 ones promote each k-block; each bit as the CPU's arithmetic `bit_exact` has it, with
 // NaN outside of the operands.
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ constexpr Tile decoded(Tile tile, Scaling a, Family family = Family::dense) {
 constexpr Scaling end = Scaling::epilogue, blocks = Scaling::block_1x128;
 constexpr Tile small{.shape = {.m = 64, .n = 8, .warpgroups = 1}, .stages = 3};
 constexpr Tile split{.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 3, .cluster = hopper::split_k(4)};
-constexpr Tile halves{.shape = {.m = 256, .n = 24}, .stages = 2};  // 128 rows per warpgroup
+constexpr Tile halves{.shape = {.m = 256, .n = 24}, .stages = 2};  // 128 rows a warpgroup
 constexpr Tile broad{.shape = {.m = 256, .n = 64, .warpgroups = 4}, .stages = 2};
 
 constexpr std::array tiles{
@@ -83,7 +83,7 @@ std::vector<PreparedCall> calls() {
     };
 }
 
-/// Rows with NaN after each: fp8 eight at a time, or at any byte.
+/// Rows of memory with NaN behind each: fp8 eight at a time, or from any byte on.
 CaseSpec with_gaps(CaseSpec spec, std::size_t turn) {
     const std::int64_t row = a_is_transposed(spec.layout) ? spec.m : spec.k;
     spec.a_gaps.row = turn % 2 == 0 ? 8 - row % 8 : 3;

@@ -1,5 +1,5 @@
-// The scheduler of grouped kernels. For thousands of mixes of sizes, valid or not, the blocks of a grid process every
-// tile of every group once, and no other tile. src/problem defines the groups.
+// The scheduler of grouped kernels: for thousands of mixes of sizes, sensible or not, the blocks of a grid take every
+// tile of every group once, as src/problem has the groups, and no other.
 #include "hopper/schedule/grouped.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ struct Mix {
 /// Batch, group, row, column, end of the rows that are stored.
 using Taken = std::multiset<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>>;
 
-/// The part of a kernel's arguments that the schedule reads.
+/// What the schedule reads of a kernel's.
 hopper::Arguments arguments_of(const Mix& mix, hopper::KernelReport& report) {
     const Geometry& g = mix.geometry;
     hopper::Arguments arguments{};

@@ -1,5 +1,5 @@
-// Grouped kernels on the emulator: thousands of mixes of group sizes in every grouping, including garbage. Each bit
-// equals the CPU's arithmetic `bit_exact`, and nothing else is written.
+// Grouped kernels on the emulator: thousands of mixes of group sizes in every way to say them, garbage among them, each
+// bit as the CPU's arithmetic `bit_exact` has it and nothing else written.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -151,7 +151,7 @@ TEST_P(Grouped, AllRowsInOneOfManyGroups) {
     }
 }
 
-/// Meaningless sizes stay inside the buffers, and the CPU reads them like the GPU.
+/// Sizes that no one could mean stay inside the buffers, and the CPU's reading of them is the GPU's.
 TEST_P(Grouped, GarbageIsClamped) {
     const Kernel kernel = this->kernel();
     constexpr std::int64_t huge = std::numeric_limits<std::int64_t>::max();

@@ -1,5 +1,5 @@
-// Row indices in blocks of rows of one group, on the emulator, with scales by TMA in both orders. Each bit equals the
-// CPU's. Blocks with rows of two groups are reported, and not multiplied with the B of the wrong group.
+// Row indices that come in blocks of rows of one group, on the emulator: each bit as the CPU has it, with scales by TMA
+// in both orders; blocks with rows of two groups are reported and not multiplied with the wrong one's B.
 #include <gtest/gtest.h>
 #include <tilewright/error.h>
 

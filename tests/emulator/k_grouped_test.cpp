@@ -1,5 +1,5 @@
-// k-grouped kernels on the emulator. Groups begin aligned and end anywhere, with NaN between them and garbage among the
-// sizes. Each bit equals the CPU's arithmetic `bit_exact`, and nothing else is written.
+// Kernels for groups of k on the emulator: groups that end anywhere and begin aligned, NaN between them, garbage among
+// the sizes, each bit as the CPU's arithmetic `bit_exact` has it and nothing else written.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -80,7 +80,7 @@ CaseSpec base(const Tile& tile) {
     return spec;
 }
 
-/// Calls that the fast variants do not support, on the variants that do.
+/// What the fast variants do not take, on those that do.
 void vary(const Tile& tile, std::uint64_t seed, CaseSpec& spec) {
     if (tile.a.scaling == Scaling::epilogue) spec.recipe = recipe(tile, seed % 5 == 0);
     if (is_fast(tile) && !stores_f32(tile)) return;

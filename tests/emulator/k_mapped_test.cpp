@@ -1,6 +1,6 @@
-// k-grouped kernels on the emulator for groups that begin anywhere, or are one matrix after another. The kernels write
-// tensor maps, or use ordinary loads where TMA cannot load. Garbage is among the sizes. Each bit equals the CPU's
-// arithmetic `bit_exact`.
+// Kernels for groups of k that begin anywhere or are one matrix after another, on the emulator: by tensor maps that
+// they write, by ordinary loads where TMA cannot, garbage among the sizes, each bit as the CPU's arithmetic `bit_exact`
+// has it.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -63,7 +63,7 @@ CaseSpec mapped_call(const Tile& tile, Grouping grouping) {
             .b_scales_transposed = true};
 }
 
-/// Calls that the fast variants do not support, on the variants that do.
+/// What the fast variants do not take, on those that do.
 void vary_mapped(const Tile& tile, std::uint64_t seed, CaseSpec& spec) {
     spec.seed = seed + 1;
     if (is_fast(tile) && !stores_f32(tile)) return;

@@ -27,7 +27,7 @@ std::string describe(const Kernel& kernel, const check::CaseSpec& spec, const Co
 /// Others for each of the first twelve numbers, on `sms` SMs or up to two more.
 Conditions mixed_conditions(int mix, int sms = 4);
 
-/// The conditions of a random number, on this number of SMs.
+/// Those of a random number, on so many SMs.
 Conditions seeded_conditions(std::uint64_t seed, int sms);
 
 /// Groups of rows in each way to say them by turns, where the kernel is one for groups; else dense calls and batches.
@@ -40,18 +40,18 @@ bool serves(const Kernel& kernel, const check::CaseSpec& spec);
 /// it is not.
 bool takes(const Kernel& kernel, const check::CaseSpec& spec);
 
-/// The kernel's report to the host.
+/// What the kernel reports to the host.
 hopper::KernelReport run_on_emulator(const Kernel& kernel, const Geometry& geometry, const Conditions& run,
                                      emulator::Counts* counts = nullptr);
 
-/// Empty if all bytes of D agree, nothing else was written, and a dense kernel asked TMA only for existing rows of A.
-/// Where blocks share A, it may ask for fewer than 16 missing rows per k-block. Otherwise the text says what is wrong.
+/// Empty: all of D's bytes agree, nothing else was written, and a dense kernel asked TMA for no row of A that does not
+/// exist (where blocks share A, for fewer than 16 in a k-block). Otherwise what is wrong.
 std::string difference(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run);
 /// The same of a case whose operands a test has changed.
 std::string difference(const Kernel& kernel, check::Case& test, const Conditions& run);
 
-/// The same text, preceded by the kernel, the call and the conditions. Also reports calls that are impossible or that
-/// the kernel does not serve.
+/// The same with the kernel, the call and the conditions in front; also where there can be no such call, or the kernel
+/// does not serve it.
 std::string wrong(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run);
 
 }  // namespace tilewright::tests

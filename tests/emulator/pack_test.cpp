@@ -1,6 +1,5 @@
-// Every kernel of the pack on the emulator: tails, one tile, many waves, nothing to do, and each output and scale
-// format. Runs with four kinds of timing and with threads out of order. Each bit equals the CPU's arithmetic
-// `bit_exact`.
+// Every kernel of the pack on the emulator: tails, one tile, many waves, nothing to do, each output and scale format,
+// in four kinds of timing and with threads out of order. Each bit as the CPU's arithmetic `bit_exact` has it.
 #include "plan/pack.h"
 #include "emulator/kernel_case.h"
 #include "hopper/tile/output_tiling.h"
@@ -63,7 +62,7 @@ Recipe recipe(const Tile& tile, bool powers) {
         .value();
 }
 
-/// If groups begin anywhere, TMA loads only K-major scales.
+/// Where groups begin anywhere, TMA takes scales by row alone.
 Grouping grouping(const Tile& tile) {
     if (maps_groups(tile)) return Grouping::k_grouped_flat;
     if (is_k_grouped(tile)) return Grouping::k_grouped_aligned_offsets;
@@ -72,8 +71,8 @@ Grouping grouping(const Tile& tile) {
     return separate ? Grouping::m_grouped_masked : Grouping::m_grouped_offsets;
 }
 
-/// D has a few more rows and columns than the tiles of a cluster (one more if its blocks split k), and the last k-block
-/// is not full. Fast variants get shapes that TMA can store, with scales that it can load.
+/// Rows and columns of D in a bit more than the tiles of a cluster, one if its blocks split k, and a last k-block that
+/// is not full. Fast variants get what TMA can store, with scales that it can fetch.
 CaseSpec tails(const Tile& tile) {
     const bool along_m = tile.cluster.use == hopper::ClusterUse::share_b;
     const int tiles = tile.cluster.use == hopper::ClusterUse::split_k ? 1 : tile.cluster.size;

@@ -43,7 +43,7 @@ void run(const std::vector<PackLaunch>& launches) {
     for (const PackLaunch& each : launches) run_on_emulator(each);
 }
 
-/// As in src/cuda/packing.cpp, with `behind` bytes after the packed weights.
+/// As src/cuda/packing.cpp does it, with `behind` bytes behind the packed weights.
 std::vector<std::uint8_t> pack_by_kernels(const Operand& weights, PackedFor activations, std::int64_t behind) {
     const Dims& shape = weights.values.shape;
     const std::int64_t rows = shape[shape.rank() - 2] * (shape.rank() == 3 ? shape[0] : 1);
@@ -142,7 +142,7 @@ TEST(PackWeights, WithBlocksOfZerosNanAndAWideRow) {
 TEST(PackWeights, FromRowsAndScalesThatAreNotAligned) {
     const OwnedOperand weights = random_weights(mxfp4, {2, 66, 256}, 100, 130);
     Operand view = weights.operand();
-    view.values.shape = {2, 66, 190};  // the first values of each row, whose scales continue after them
+    view.values.shape = {2, 66, 190};  // the first of each row, whose scales go on behind
     view.scales.shape = {2, 66, 6};
     expect_cpu_bytes(view, PackedFor::fp8, "a part of rows");
     view.values.data = static_cast<std::uint8_t*>(view.values.data) + 3;

@@ -1,5 +1,5 @@
-// Kernels for bf16 x packed MXFP4 and NVFP4 weights, on the emulator, with any scales. Includes the kernels for wide
-// rows. Each bit equals the CPU's arithmetic `bit_exact`.
+// Kernels that multiply bf16 with packed MXFP4 and NVFP4 weights, on the emulator: each bit as the CPU's arithmetic
+// `bit_exact` has it, whatever the scales; and those for wide rows.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -44,7 +44,7 @@ constexpr Tile split{.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 3, 
 constexpr Tile pair{.shape = {.m = 128, .n = 32}, .stages = 3};
 constexpr Tile wide{.shape = {.m = 128, .n = 64}, .stages = 2};  // several boxes of tokens
 constexpr Tile deep{.shape = {.m = 256, .n = 16, .warpgroups = 4}, .stages = 2};
-constexpr Tile halves{.shape = {.m = 256, .n = 24}, .stages = 3};                  // 128 rows per warpgroup
+constexpr Tile halves{.shape = {.m = 256, .n = 24}, .stages = 3};                  // 128 rows a warpgroup
 constexpr Tile broad{.shape = {.m = 256, .n = 64, .warpgroups = 4}, .stages = 2};  // for wide rows in two wgmmas
 
 constexpr std::array tiles{
@@ -204,7 +204,7 @@ TEST_P(WideRowKernels, GiveTheBitsOfTheCpu) {
     EXPECT_GE(ran, 6);
 }
 
-/// Also infinite tokens with wide rows. Their products with rows of the other kind are undone.
+/// Infinite tokens next to wide rows too, whose products with rows of the other kind are undone.
 TEST_P(WideRowKernels, TakeAnyTokens) {
     const Kernel kernel = wide_row_kernels()[static_cast<std::size_t>(GetParam())];
     for (const unsigned exponents : any_tokens) {

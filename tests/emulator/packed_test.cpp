@@ -1,5 +1,5 @@
-// Kernels for packed MXFP4 weights, on the emulator. Includes the kernels for wide rows, with any scales. Each bit
-// equals the CPU's arithmetic `bit_exact`.
+// Kernels that take packed MXFP4 weights, on the emulator: each bit as the CPU's arithmetic `bit_exact` has it; and
+// those for wide rows, whatever the scales.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -43,13 +43,12 @@ constexpr Tile small{.shape = {.m = 64, .n = 8, .warpgroups = 1}, .stages = 4};
 constexpr Tile split{.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 3, .cluster = hopper::split_k(4)};
 constexpr Tile pair{.shape = {.m = 128, .n = 32}, .stages = 3};
 constexpr Tile deep{.shape = {.m = 256, .n = 64, .warpgroups = 4}, .stages = 2};  // several wgmmas along n
-constexpr Tile halves{.shape = {.m = 256, .n = 16}, .stages = 3};                 // 128 rows per warpgroup
+constexpr Tile halves{.shape = {.m = 256, .n = 16}, .stages = 3};                 // 128 rows a warpgroup
 constexpr Tile of_e5m2(Tile tile) {
     tile.a.storage = Storage::e5m2;
     return tile;
 }
-// The next codes are decoded while these are multiplied: of 64 rows per warpgroup, in two wgmmas along n or one, and
-// 128.
+// The next codes are decoded while these are multiplied: of 64 rows a warpgroup, in two wgmmas along n or one, and 128.
 constexpr Tile square{.shape = {.m = 128, .n = 128}, .stages = 3};
 constexpr Tile two_along_n{.shape = {.m = 128, .n = 192}, .stages = 3};
 constexpr Tile tall{.shape = {.m = 256, .n = 96}, .stages = 3};
@@ -178,8 +177,8 @@ constexpr std::array windowed_tiles{
     windowed(deep, steps, general, grouped),
 };
 
-// Kernels that decode the next values while a window is multiplied, with warpgroups of 64 rows, of 128 rows, and of two
-// wgmmas along n. Also kernels that lack the registers for that.
+// The next codes are decoded while those of a window are multiplied, of 64 rows a warpgroup, of 128, in two wgmmas
+// along n; or there are no registers for them.
 static_assert(fills_next_of_windows(windowed(narrow, blocks, fast)) &&
               fills_next_of_windows(windowed(halves, rows, fast)) &&
               fills_next_of_windows(windowed(less_wide, blocks, fast)) &&
@@ -190,7 +189,7 @@ static_assert(fills_next_of_windows(windowed(narrow, blocks, fast)) &&
 
 std::vector<Kernel> windowed_kernels() { return every<TILEWRIGHT_LIST_STEP, windowed_tiles>(); }
 
-/// Wide rows: one in a hundred, or all. Two or four windows per k-block, scales of NaN, and blocks of zeros.
+/// One row in a hundred, all rows, two windows in 128 of k or four, scales of NaN, and blocks of zeros.
 constexpr FarScales far_scales[] = {{.one_row_in = 1, .spread = 24, .odd = true},
                                     {.one_row_in = 3, .spread = 254, .odd = true},
                                     {.one_row_in = 1, .spread = 50},

@@ -1,6 +1,6 @@
-// Calls that first copy operands to K-major, on the emulator: the kernels of the copies, then the product. Each bit
-// equals the CPU's arithmetic `bit_exact`, with NaN outside of the operands. Nothing is written outside of the
-// workspace.
+// Calls whose operands are copied along k before, on the emulator: the kernels of the copies, then the product's, each
+// bit as the CPU's arithmetic `bit_exact` has it, with NaN in all that is outside of the operands and nothing written
+// outside of the workspace.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -61,7 +61,7 @@ constexpr auto tiles = [] {
 
 std::vector<Kernel> kernels() { return every<TILEWRIGHT_LIST_STEP, tiles>(); }
 
-/// Rows begin at multiples of 16 bytes, with NaN after each.
+/// Rows of memory begin at multiples of 16 bytes, with NaN behind each.
 CaseSpec in_rows_of_16(CaseSpec spec) {
     const auto gap = [](std::int64_t size) { return 16 + (16 - size % 16) % 16; };
     spec.a_gaps.row = gap(a_is_transposed(spec.layout) ? spec.m : spec.k);

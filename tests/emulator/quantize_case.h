@@ -15,7 +15,7 @@ namespace tilewright::tests {
 using formats::Matrix;
 using formats::Order;
 
-/// Numbers whose sizes differ from row to row, with zeros, a row of zeros, NaN and infinities.
+/// Numbers whose sizes differ from row to row, with zeros, all of a row zero, and what is no number.
 inline void fill(Matrix& matrix, unsigned seed, bool special) {
     matrix.fill_randomly(seed);
     if (matrix.rows() > 3) {

@@ -1,4 +1,4 @@
-// The prefetches of the quantizer kernels into L2 while they compute.
+// What the quantisers' kernels ask L2 for while they compute.
 #include "emulator/emulator.h"
 #include "emulator/quantize_case.h"
 #include "emulator/quantize_kernels.h"
@@ -10,8 +10,8 @@
 namespace tilewright::tests {
 namespace {
 
-/// The lines of a matrix in the order of blocks, features fastest. The lines of the first strips of 128 rows, and the
-/// first columns of the next strip, are left out.
+/// The lines of a matrix in the order of blocks, features fastest, without those of the first strips of 128 rows, and
+/// of the next strip without the first columns.
 void add_lines(const Tensor& matrix, std::int64_t strip_before, std::int64_t columns_before,
                std::set<const void*>& lines) {
     const std::int64_t numbers = hopper::prefetched_bytes * 8 / bits(matrix.format);
@@ -46,8 +46,8 @@ struct FoldedCall {
     launch::QuantizeLaunch launch;
 };
 
-/// A block prefetches the tile that is 128 tokens and `later` features after its own. Together the blocks prefetch all
-/// tiles except those of the first blocks, and nothing else.
+/// With 128 tokens and `later` features from a block's tile to the one that it asks for, all tiles but those of the
+/// first blocks are asked for, and nothing else.
 TEST(QuantizePrefetch, LaterTilesAreAskedFor) {
     constexpr int later = 128;
     const FoldedCall folded(400);

@@ -98,7 +98,7 @@ int races_of_store(void (*synchronise)()) {
 
 TEST(Races, StagedRows) {
     EXPECT_EQ(races_of_store(hopper::sync_warp), 0);
-    // All lanes arrive, but nothing guarantees that their writes are visible.
+    // All lanes come by, but nothing says that what they wrote is there.
     EXPECT_GT(races_of_store([] { hopper::same_in_warp(0); }), 0);
 }
 

@@ -1,5 +1,5 @@
-// MXFP4 weights that are read in place, on the emulator: the kernel that writes the scales in the form of packed tiles,
-// then the product, with any scales. Each bit equals the CPU's arithmetic `bit_exact`.
+// MXFP4 weights whose codes stay where they are, on the emulator: the kernel that writes what packed tiles have behind
+// their codes, then the product's, whatever the scales; each bit as the CPU's arithmetic `bit_exact` has it.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -34,7 +34,7 @@ constexpr Family dense = Family::dense, grouped = Family::m_grouped;
 constexpr Tile split{.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 3, .cluster = hopper::split_k(4)};
 constexpr Tile pair{.shape = {.m = 128, .n = 32}, .stages = 3};
 constexpr Tile deep{.shape = {.m = 256, .n = 64, .warpgroups = 4}, .stages = 2};  // several wgmmas along n
-constexpr Tile halves{.shape = {.m = 256, .n = 16}, .stages = 3};                 // 128 rows per warpgroup
+constexpr Tile halves{.shape = {.m = 256, .n = 16}, .stages = 3};                 // 128 rows a warpgroup
 constexpr std::array tiles{raw(split, blocks, dense),  raw(pair, rows, dense),
                            raw(pair, blocks, grouped), raw(deep, blocks, grouped, Variant::fast_k_major_scales),
                            raw(halves, rows, grouped), raw(halves, blocks, dense, Variant::fast)};
@@ -90,8 +90,8 @@ TEST_P(Raw, HaveTheCpusBits) {
 
 INSTANTIATE_TEST_SUITE_P(All, Raw, testing::Range(std::size_t{0}, calls().size()));
 
-/// Weights with given scales and zeros, of a row and a block. A's scales are so small that sums are at the lower end of
-/// fp32. A wrong reference exponent would change bits there.
+/// Weights with scales and zeros of our own, of a row and a block. A's scales are so small that sums are at the lower
+/// end of fp32, where a reference that is another one than the definition's changes bits.
 template <class ScaleOf, class IsZero>
 std::string difference_of(ScaleOf scale_of, IsZero is_zero, Format output = Format::f32) {
     constexpr int m = 9, n = 72, k = 640, block = 32, columns = k / block;
@@ -140,7 +140,7 @@ TEST(RawWeights, ZerosDoNotCount) {
     }
     // Rows that are wide, and have zeros.
     EXPECT_EQ(difference_of([](int row, int i) { return 100 + (row * 11 + i * 13) % 40; }, zeros), "");
-    // Rows with only zeros, and rows of one block.
+    // Rows of zeros alone, and of one block.
     EXPECT_EQ(difference_of(close, [](int row, int i) { return row % 3 == 0 || (row % 3 == 1 && i != row % 20); }), "");
 }
 

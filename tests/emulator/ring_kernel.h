@@ -1,5 +1,5 @@
 // A small kernel in the shape of the real ones (TMA, ring, wgmma, TMA store), in which one mistake at a time can be
-// planted. D = A B^T: 128 x 32 tiles, promotion every k-block, bf16. The emulator must catch them.
+// planted. D = A B^T: 128 x 32 tiles, promotion every 128 of k, bf16. The emulator must catch them.
 #pragma once
 
 #include "hopper/ptx/ptx.h"

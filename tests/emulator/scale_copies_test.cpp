@@ -1,6 +1,6 @@
-// 1x128 scales that TMA cannot load, in the kernels for K-major scales. Any strides, any number of k-blocks, split-K,
-// swap-AB, and groups that begin at any row. Each bit equals the CPU's arithmetic `bit_exact`. Scales that no row needs
-// are NaN or unreadable.
+// 1x128 scales that TMA cannot load, in the kernels of K-major scales: any strides, any number of k-blocks, slices of
+// k, tokens on the tensor core's columns, groups that begin at any row. Each bit as the CPU's arithmetic `bit_exact`
+// has it; what no row needs is NaN or unreadable.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -37,8 +37,8 @@ constexpr Tile swapped(Tile tile) {
     return tile;
 }
 
-/// Kernels with one and three warpgroups, two subtiles of rows, rings whose number of stages is not a multiple of four,
-/// pairs and split-K. Also swap-AB, with columns that are not a multiple of the lanes of a warp.
+/// One warpgroup and three, two subtiles of rows, rings whose stages are no multiple of four, pairs, slices, tokens on
+/// columns that are no multiple of a warp's lanes.
 constexpr auto tiles = [] {
     constexpr Scaling blocks = Scaling::block_128x128, rows = Scaling::block_1x128;
     constexpr Shape one{.m = 64, .n = 32, .warpgroups = 1}, two{.m = 128, .n = 48},

@@ -1,9 +1,6 @@
-// Scale pairs that only general kernels support, on the emulator, for every family of kernels. Each bit equals the
-// CPU's arithmetic `bit_exact`. The pairs (A x B):
-// - 1x128 and 128x128 x no scales
-// - 1x128 x epilogue scales
-// - 128x128 x 128x128
-// - epilogue scales x no scales, which the kernels of row x row multiply
+// Pairs of scales that have general kernels alone, on the emulator: 1x128 and 128x128 of A with no scales of B, 1x128
+// of A with scales of the end of B, 128x128 of both, for every family of kernels, each bit as the CPU's arithmetic
+// `bit_exact` has it; and scales of the end with no scales of B, which the kernels of row : row multiply.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -114,7 +111,7 @@ std::string side(const hopper::OperandSpec& spec, const char* of_the_end, int tu
     return "";
 }
 
-/// A tile with epilogue scales on both sides multiplies epilogue scales of A with no scales of B.
+/// A tile with scales of the end on both sides multiplies those of A with none of B.
 Recipe recipe(const Tile& tile, int turn) {
     const char* const of_the_end = turn % 2 == 0 ? "row" : "tensor";
     const bool folded = tile.a.scaling == end;
@@ -133,7 +130,7 @@ Grouping grouping(Family family, int turn) {
     return Grouping::dense;
 }
 
-/// Sizes that fill neither a tile nor a block of 128, groups with several rows per block, and NaN after each row.
+/// Sizes that fill no tile and no block of 128, groups of which several rows share a block, NaN behind each row.
 CaseSpec call(const Tile& tile, int turn) {
     const std::int64_t m = d_rows(tile) * (1 + turn % 2) + (turn % 3 == 0 ? 150 : 17);
     const std::int64_t n = d_columns(tile) + (turn % 2 == 0 ? 8 : 137);

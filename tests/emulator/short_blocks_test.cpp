@@ -1,5 +1,5 @@
-// The quantizers of MXFP8, MXFP4 and NVFP4 on the emulator against the CPU's, bit for bit, including the bytes between
-// and after the output. Also their rounding to e2m1 for every bf16 number.
+// The quantisers of MXFP8, MXFP4 and NVFP4 on the emulator against the CPU's, bit for bit, with the bytes between and
+// behind what is written; and their rounding to e2m1, for every number of bf16.
 #include "emulator/emulator.h"
 #include "emulator/quantize_kernels.h"
 #include "formats/matrices.h"
@@ -171,8 +171,7 @@ TEST(ShortBlocks, NothingIsWrittenOfNothingButTheTensorScale) {
     }
 }
 
-/// Tensors with different scales, and values that are multiples of the scales, so that quotients are close to
-/// midpoints.
+/// Tensors whose scale differs, with values that are the scales' multiples, where quotients are next to middles.
 TEST(ShortBlocks, QuotientsNextToMiddlesOfCodesHaveTheCpusBits) {
     const OperandRecipe nvfp4 = recipes[3];
     for (int amax = 128; amax < 256; amax += 5) {

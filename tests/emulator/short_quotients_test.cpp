@@ -15,8 +15,8 @@ namespace {
 
 using namespace hopper;
 
-/// All hard cases of `divide_short`, and some others: scales near multiples of 2^20 as 24-bit integers, all 11-bit
-/// numbers, and quotients from below the smallest value to the largest.
+/// All hard cases of `divide_short`, and some others: scales next to multiples of 2^20, as integers of 24 bits, all
+/// numbers of 11 bits, quotients from below the smallest code to the largest.
 template <Storage storage>
 void expect_codes_of_rounded_quotients(std::uint32_t scale_bits) {
     constexpr CopySpec copy{.scaled = ScaledBy::square, .storage = storage};

@@ -1,4 +1,4 @@
-// Scales of an operand with special values, for tests of kernels.
+// Scales of an operand some of which are special, for tests of what kernels do with them.
 #pragma once
 
 #include "check/random.h"
@@ -30,8 +30,7 @@ std::vector<std::byte> with_special(Tensor& scales, std::uint64_t seed, const Sc
     return copy;
 }
 
-/// Scales that are not normal, and scales whose product with some scales of the other side overflows or underflows
-/// fp32.
+/// No normal numbers, and those that overflow or underflow fp32 next to some of the other side's.
 inline std::vector<std::byte> with_special_scales(Tensor& scales, std::uint64_t seed) {
     if (scales.format == Format::ue8m0) return with_special<std::uint8_t>(scales, seed, {0, 1, 254, 255});
     return with_special<float>(scales, seed,

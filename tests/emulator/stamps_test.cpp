@@ -1,5 +1,5 @@
 // Kernels with time stamps: each warp's are in order, and those of a k-block tell that it was loaded, then multiplied.
-// All others write nothing after the report.
+// All others write nothing behind the report.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ constexpr int warps = 12;
 constexpr int k_blocks = 5;
 constexpr int tiles_of_d = 3;
 
-/// The report that a kernel gets.
+/// What a kernel is given as its report.
 std::vector<std::byte> memory;
 
 template <Tile tile>

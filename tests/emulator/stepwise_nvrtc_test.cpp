@@ -1,5 +1,5 @@
-// Kernels that do not ship, compiled without a GPU: scales per 32 k-elements, 1x128 : row, weights with wide rows, and
-// NVFP4. They must not spill registers, and ptxas must not serialise any wgmma.
+// Kernels that do not ship, of scales for 32 of k, of 1x128 : row, of weights with wide rows and of NVFP4, compiled for
+// a GPU where there is none: what they have in registers stays there, and ptxas serialises no wgmma.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -147,7 +147,7 @@ TEST(WideRowsNvrtc, WindowsDoNotSpill) {
     }
 }
 
-/// All tiles that ship for other weights. Every second one is compiled, with bf16 and NVFP4 in turn.
+/// All that ship for other weights; every second one is compiled, next to bf16 and to NVFP4 in turns.
 TEST(WideRowsNvrtc, TheTilesThatThePlannerTakesDoNotSpill) {
     const auto nvrtc = compiler();
     if (!nvrtc) GTEST_SKIP() << "NVRTC was not found";

@@ -1,5 +1,5 @@
-// Kernels for 1x32 scales, on both sides or with other fp8 scales, with operands in shared memory, on the emulator.
-// Each bit equals the CPU's arithmetic `bit_exact`.
+// Kernels for 1x32 scales, on both sides or next to other scales of fp8, of operands in shared memory, on the emulator:
+// each bit as the CPU's arithmetic `bit_exact` has it.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -132,7 +132,7 @@ TEST_P(StepwiseKernels, TakeManyWavesAndNothing) {
     }
 }
 
-/// Rows of both operands or of only one are whole words, loaded one, two or four at a time.
+/// Rows are whole words, which are loaded one, two or four at a time, or those of one operand alone are.
 TEST_P(StepwiseKernels, LoadWordsOfCodes) {
     const Kernel kernel = kernels()[GetParam()];
     if (kernel.run == nullptr) GTEST_SKIP();

@@ -1,6 +1,6 @@
-// MXFP4 weights that each call packs, on the emulator: the packing kernels (for fp8 with four windows), then the
-// product, for wide rows, with any scales. Each bit equals the CPU's arithmetic `bit_exact`. raw_weights_test.cpp tests
-// weights that are read in place.
+// MXFP4 weights that are packed at each call, on the emulator: the kernels that pack them, for fp8 with room for four
+// windows, then the product's, for wide rows, whatever the scales; each bit as the CPU's arithmetic `bit_exact` has it.
+// raw_weights_test.cpp has those whose codes stay where they are.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -95,7 +95,7 @@ TEST_P(Unpacked, HaveTheCpusBits) {
         const std::int64_t of_16_bytes = spec.recipe.a.values == Format::bf16 ? 8 : 16;
         call.a_gaps.row = of_16_bytes - (a_is_transposed(spec.layout) ? spec.m : spec.k) % of_16_bytes;
         if (turn == 3 && spec.recipe.a.values == Format::e2m1) call.a_gaps.row = 2;
-        // Values at any byte; or 16 at a time, which are read in place with fp8.
+        // Codes at any byte, or 16 at a time, which stay where they are next to fp8.
         const bool may_be_raw = is_fp8(spec.recipe.a.values) && spec.recipe.a.granularity != Granularity::block_1x32;
         call.b_gaps = {.row = turn % 2 == 0 && !may_be_raw ? 0 : 6};
         call.b_scales_transposed = turn == 2;

@@ -1,5 +1,5 @@
-// A load that never arrives. The load warp times out and ends the waits of the consumers, which have no limit. The
-// kernel ends with a report that names the barrier.
+// A load that never arrives: the load warp times out, ends the waits of the consumers, which have no limit, and the
+// kernel ends with a report of the barrier that was waited for.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -65,7 +65,7 @@ CaseSpec call(const Tile& tile, std::int64_t k) {
             .a_scales_transposed = !has_k_major_scales(tile)};
 }
 
-/// The kernel's report, or the emulator's finding of a forbidden operation.
+/// What the kernel reports, or, if the emulator finds what no kernel may do, that.
 std::string outcome(const Kernel& kernel, const CaseSpec& spec, const Conditions& run) {
     const check::Case test(spec);
     try {

@@ -39,8 +39,8 @@ u32 code_at(const std::vector<std::uint8_t>& memory, Format format, std::size_t 
 
 std::size_t bytes(Format format, std::size_t count) { return (count * static_cast<std::size_t>(bits(format)) + 7) / 8; }
 
-/// Both signs, all 256 exponents, and every pattern of 8 leading mantissa bits, with the tail at, below and above its
-/// middle. These are the ties of all formats except f16. Also ties of f16, and random mantissas.
+/// Both signs, all 256 exponents, every pattern of 8 leading mantissa bits with the tail at, below and above its
+/// middle (the ties of all formats but f16), ties of f16, and random mantissas.
 std::vector<float> all_exponents() {
     std::mt19937 random(7);
     std::vector<float> numbers;

@@ -62,7 +62,7 @@ TEST(Pack, KeepsBlocksOfZerosNanScalesAndSigns) {
     }
 }
 
-/// Kernels read NaN of NVFP4 from a separate byte, and ignore the top bit.
+/// Kernels take NaN of NVFP4 by a byte of its own, and know no top bit.
 TEST(Pack, ScalesOfNvfp4ThatKernelsTakeOtherwiseAreKept) {
     const OwnedOperand weights = random_weights(nvfp4, {70, 130}, 0, 126);
     const auto scale_at = [](const PackedWeights& packed, std::int64_t row, std::int64_t column) {
@@ -189,7 +189,7 @@ TEST(Pack, Fp8TilesDecodeToTheFragmentsOfTheTensorCore) {
         const std::int64_t upper = tile_row % 16 / 8;
         const auto info = reader.load<PackedRow>(128 + row * 8);
         for (std::int64_t k = 0; k < 256; ++k) {
-            // 128 rows and 256 k-elements are stored k-block by k-block, each with both row tiles.
+            // 128 rows and 256 of k are stored k-block by k-block, both row tiles of each.
             const std::int64_t tile = 128 + 128 * 8 + (k / 128 * 2 + row / 64) * 4352;
             const std::int64_t half = k % 128 / 64;
             const std::int64_t step = k % 64 / 32;
@@ -206,7 +206,7 @@ TEST(Pack, Fp8TilesDecodeToTheFragmentsOfTheTensorCore) {
     }
 }
 
-/// The values that a lane gets from a word by shifts and the mask.
+/// What a lane gets of a word by shifts and the mask.
 std::uint32_t half_word(std::uint32_t word, int pair) {
     constexpr std::uint32_t mask = 0x81C0'81C0U;
     if (pair == 0) return word & mask;

@@ -1,4 +1,4 @@
-// The header of packed weights, and untrusted bytes.
+// What the header of packed weights says, and bytes that may be anybody's.
 #include "formats/fp4_weights.h"
 #include "formats/packed_layout.h"
 
@@ -11,7 +11,7 @@
 namespace tilewright::formats {
 namespace {
 
-/// The header names it, because separate kernels multiply weights with such a row. fp8 has windows for it.
+/// The header names it, for kernels of their own multiply weights with such a row. fp8 has windows for it.
 TEST(PackedBytes, TheFirstWideRowForBf16IsNamed) {
     const OwnedOperand weights = random_weights(mxfp4, {2, 70, 256}, 100, 111);
     EXPECT_EQ(pack_weights(weights, PackedFor::bf16).packed.wide_row, -1);

@@ -1,5 +1,5 @@
-// Two e2m1 values share a byte. For either packed dimension, any size of the other and any number of writing threads,
-// no value overwrites its neighbour, and nothing is written between rows.
+// Two codes of e2m1 share a byte: whichever dimension is packed, however few there are of the other and however many
+// threads write, no code replaces its neighbour's half and nothing is written between rows.
 #include "formats/matrices.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,8 @@ const Place large_places[] = {{{262144, 1}, {1, 1}},     {{87382, 3}, {1, 87382}
                               {{2, 131075}, {1, 4}},     {{3, 2, 65537}, {2, 1, 6}}, {{3, 87382, 1}, {87382, 1, 1}},
                               {{65538, 2, 2}, {4, 2, 1}}};
 
-/// The expected values: those of the row-major matrix. An odd k gets an extra column of zeros, which changes no scale.
+/// What every code is to be: those of the matrix in row-major order, with a column of zeros behind an odd k, which
+/// changes no scale.
 OwnedOperand expected_codes(const Matrix& source, const OperandRecipe& recipe) {
     Dims shape = source.shape();
     shape[shape.rank() - 1] += source.columns() % 2;

@@ -1,5 +1,5 @@
-// Quantizers and dequantizers against a scalar transcription of quantize.h, over recipes, options, source formats,
-// memory orders and sizes that do not fit a block. Also the properties on which users rely.
+// Quantisers and dequantisers against a scalar transcription of quantize.h, over recipes, options, source formats,
+// memory orders and sizes that fit no block; and the properties that users rely on.
 #include "formats/matrices.h"
 
 #include <tilewright/error.h>

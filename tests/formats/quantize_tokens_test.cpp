@@ -1,5 +1,5 @@
-// The quantizers of a training step on the CPU: against quantize on the matrix, its transpose and its groups; SwiGLU
-// against float64; the transposition of values against their numbers.
+// The quantisers of a training step on the CPU: against quantize on the matrix, its transpose and its groups, SwiGLU
+// against float64, and the transposition of codes against their values.
 #include "formats/matrices.h"
 #include "formats/swiglu.h"
 

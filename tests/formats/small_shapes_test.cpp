@@ -1,4 +1,4 @@
-// encode and decode as the public API has them; empty and very small matrices, in every recipe.
+// encode and decode as the public API has them; matrices with nothing or next to nothing in them, in every recipe.
 #include "formats/element.h"
 
 #include <tilewright/error.h>

@@ -1,7 +1,7 @@
 // The fuzz target without libFuzzer: bytes from a seed, for a given time, with any compiler.
 //
 //     fuzz_problem --seconds 60 --seed 1     cases 1, 2, 3, ... until the time is over
-//     fuzz_problem --seed 4711 --cases 1     one case again; failures and crashes print this line
+//     fuzz_problem --seed 4711 --cases 1     one case again; a failure prints this line, and so does a crash
 #include "check/random.h"
 #include "fuzz/target.h"
 

@@ -1,5 +1,5 @@
-// Fuzzes headers of safetensors files. Headers drawn by the rules are read as drawn, and headers that break a rule are
-// refused. Any other accepted header means the same to a JSON parser, and can be written again.
+// Fuzzes headers of safetensors files: what is drawn by the rules is read as it was drawn, what breaks one is refused,
+// and what is accepted of anything else means the same to a JSON parser and can be written again.
 #include <fmt/format.h>
 #include <unistd.h>
 

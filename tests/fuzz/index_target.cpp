@@ -1,5 +1,5 @@
-// Fuzzes model.safetensors.index.json with two small files. A right index gives its tensors, and a wrong one is
-// refused. Any other accepted index contains only statements that are true of the files.
+// Fuzzes model.safetensors.index.json next to two small files: a true index gives its tensors, a wrong one is refused,
+// and what is accepted of anything else says nothing that the files do not.
 #include <fmt/format.h>
 #include <unistd.h>
 

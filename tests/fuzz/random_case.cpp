@@ -29,7 +29,7 @@ std::int64_t work(const check::CaseSpec& spec) {
     return spec.m * spec.n * std::max<std::int64_t>(spec.k, 1) * (repeated ? spec.groups : 1);
 }
 
-/// An untrusted group index, end or count.
+/// A group index, end or count that no one should trust.
 std::int64_t random_entry(const check::CaseSpec& spec, Bytes& bytes) {
     const std::int64_t limit = is_k_grouped(spec.grouping) ? spec.k : spec.m;
     const bool wide = spec.size_format == Format::i64;

@@ -13,8 +13,8 @@ namespace tilewright::fuzz {
 /// Sizes 0 to 300, any grouping, layout, recipe, output, gaps, group sizes that may be garbage.
 check::CaseSpec random_spec(Bytes& bytes);
 
-/// A case whose strides and inputs were changed but remain well-formed: repeated rows, a column-major output, larger
-/// distances between group sizes, values and scales with any bits.
+/// A case whose strides and inputs were changed in ways that leave it well-formed: repeated rows, a column-major
+/// output, more distance between group sizes, values (and scales) of any bits.
 class RandomCase {
 public:
     RandomCase(const check::CaseSpec& spec, Bytes& bytes);
@@ -43,7 +43,7 @@ private:
 /// Makes a well-formed problem malformed; says how.
 std::string spoil(Problem& problem, Bytes& bytes);
 
-/// Any shapes, strides, words and addresses; only for `validate`.
+/// Any shapes, strides, words and addresses; for `validate` alone.
 Problem random_garbage(Bytes& bytes);
 
 }  // namespace tilewright::fuzz

@@ -73,8 +73,8 @@ std::string spoil_tensor(Problem& p, Bytes& bytes) {
 
 std::string spoil_sizes(Problem& p, Bytes& bytes) {
     const auto [name, tensor] = random_tensor(p, bytes);
-    // Adds one to a size that another tensor also has. The number of scale columns may exceed its minimum in k-grouped
-    // calls, and one scale may serve all elements.
+    // One more of a size that another tensor has as well; the number of scale columns may exceed its least in
+    // k-grouped calls, and one scale may serve all.
     const bool scales =
         tensor == &p.a.scales || tensor == &p.b.scales || tensor == &p.a.tensor_scale || tensor == &p.b.tensor_scale;
     if (scales) {
@@ -83,7 +83,7 @@ std::string spoil_sizes(Problem& p, Bytes& bytes) {
         tensor->shape[0] += 1;
         return std::string(name) + " grown in a k-grouped call";
     }
-    // With row indices, only b determines the number of groups.
+    // Where rows have indices, b alone says how many groups there are.
     const bool says_groups = tensor == &p.b.values && p.groups.grouping == Grouping::m_grouped_indices;
     const int i =
         static_cast<int>(bytes.between(says_groups ? 1 : 0, std::min(tensor->shape.rank(), Dims::capacity) - 1));

@@ -1,4 +1,4 @@
-// The fuzz target: `validate` and both arithmetics of the CPU backend, judged by the reference and the checks.
+// What is fuzzed: `validate` and both arithmetics of the CPU backend, judged by the reference and the gates.
 #pragma once
 
 #include <cstdint>

@@ -37,7 +37,7 @@ private:
 class GpuCase {
 public:
     /// `k_splits`: where the tile that will run splits k (planner::k_splits); without them, those of the planner.
-    /// `packs`: whether MXFP4 weights are packed in advance, not by each call.
+    /// `packs`: MXFP4 weights before, not at each call.
     explicit GpuCase(const check::CaseSpec& spec, const std::optional<std::vector<std::int64_t>>& k_splits = {},
                      int device = 0, bool packs = true);
 
@@ -57,10 +57,10 @@ public:
 
     // Wait for the GPU before these.
 
-    /// The differences from the CPU's bits, and forbidden writes; empty if there are none.
+    /// What differs from the CPU's bits, or was written though it must not be; empty if nothing.
     std::string difference() const;
     std::vector<std::byte> output() const { return on_gpu_.output(); }
-    /// Whether D, which must have no gaps, has the CPU's bits. Checks nothing else.
+    /// Whether D alone, which must have no gaps, is as the CPU has it.
     bool output_is_right() const { return output() == expected_; }
 
 private:
@@ -69,11 +69,10 @@ private:
     std::vector<std::byte> expected_;  // D
 };
 
-/// Runs it with the tile that the library chooses, on the default stream, and waits. Returns the differences, like
-/// GpuCase.
+/// Runs it with the tile that the library chooses, on the default stream, and waits. What differs, as GpuCase says it.
 std::string run_and_compare(const check::CaseSpec& spec, bool packs = true);
 
-/// The same for packed weights that are first expanded. It is an error if they are not.
+/// The same of packed weights that are expanded before; an answer too if they are not.
 std::string run_expanded_and_compare(const check::CaseSpec& spec);
 
 /// `run_and_compare` for many cases, one on each core of the host at a time; stops at the first that differs.

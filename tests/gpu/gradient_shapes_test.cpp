@@ -1,5 +1,5 @@
-// Weight gradients of sizes at which other libraries were wrong: many experts with many tokens each, one product over
-// very many tokens, and rows that are not a multiple of 16. All of D has the CPU's bits.
+// Gradients of weights of the sizes at which other libraries were wrong: many experts with many tokens each, one
+// product over very many tokens, rows that are no multiple of 16. All of D has the CPU's bits.
 #include <gtest/gtest.h>
 
 #include "gpu/gpu_case.h"

@@ -1,5 +1,5 @@
-// Groups whose sizes are only in GPU memory: every grouping, every recipe, meaningless sizes, and graphs that are
-// replayed with other sizes. The GPU's bits are the CPU's, and rows of no group are not written.
+// Groups whose sizes only the GPU knows: every way to say them, every recipe, sizes that no one could mean, graphs that
+// are replayed with others. The GPU's bits are the CPU's, and rows of no group keep theirs.
 #include <gtest/gtest.h>
 #include <tilewright/run.h>
 

@@ -1,5 +1,5 @@
-// k-groups whose sizes are only in GPU memory: aligned, anywhere and one matrix after another, with k that TMA loads
-// and others. The GPU's bits are the CPU's.
+// Groups of k whose sizes only the GPU knows: aligned, anywhere and one matrix after another, with k that TMA takes and
+// others. The GPU's bits are the CPU's.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,5 +1,5 @@
-// A product that is too large for the CPU. Rows and columns of its operands repeat, so that a small problem on the CPU
-// gives the expected rows of D. All of D is compared.
+// A product that is too large for the CPU: rows and columns of its operands repeat, so that a small problem on the CPU
+// says what every row of D must be. All of D is compared.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ struct Large {
     bool packs_weights = false;
 };
 
-/// The small problem is dense, or has fewer k-groups, all of one size.
+/// The small problem is dense, or has fewer groups of k, all of one size.
 class LargeCase {
 public:
     LargeCase(const check::CaseSpec& spec, const Large& large)
@@ -59,7 +59,7 @@ private:
     std::int64_t group_k() const { return spec_.k / spec_.groups; }
     std::int64_t rows_each() const { return large_.m / large_.groups; }
 
-    /// Rows of k-grouped matrices, one after another.
+    /// Rows of matrices of groups of k, one after another.
     Place of_matrices(std::int64_t row, std::int64_t rows, std::int64_t small_rows) const {
         return {row / rows % spec_.groups * small_rows + row % rows % small_rows};
     }

@@ -1,5 +1,5 @@
-// Weights packed on a GPU against the CPU's packing, byte for byte: any shape and scales, real sizes, and the caller's
-// stream. Also the refused calls.
+// Packing weights on a GPU against the CPU's packing, byte for byte: any shape and scales, real sizes, in a stream of
+// the caller's; what is refused.
 #include <gtest/gtest.h>
 #include <tilewright/error.h>
 #include <tilewright/packed.h>

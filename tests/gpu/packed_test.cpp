@@ -1,4 +1,4 @@
-// fp8, bf16 and FP4 activations x packed FP4 weights: the GPU's bits are the CPU's, whichever tile the library
+// FP4 weights, packed, next to fp8, bf16 and FP4 activations: the GPU's bits are the CPU's, whichever tile the library
 // chooses. And MXFP8 with itself, which has the mainloop of MXFP8 with FP4.
 #include <gtest/gtest.h>
 
@@ -131,7 +131,7 @@ TEST(GpuPacked, EveryDistribution) {
     }
 }
 
-// ---- fp8 x NVFP4
+// ---- fp8 next to NVFP4
 
 /// Decoded from either order of memory, e5m2 and scales of both formats too.
 TEST(GpuFp8NextToNvfp4, LayoutsGroupsAndOutputs) {

@@ -1,5 +1,5 @@
-// Matrices of more than 2^31 elements whose rows and columns repeat. A small matrix on the host gives the expected
-// value of each row.
+// Matrices of more than 2^31 elements whose rows and columns repeat, so that a small matrix of the host says what each
+// row of them must be.
 #pragma once
 
 #include <tilewright/tensor.h>

@@ -1,5 +1,5 @@
-// Calls with a workspace: layout tn, MN-major A with groups, unpacked MXFP4 weights, graphs, and overlapping calls that
-// share one workspace.
+// Calls with a workspace: layout tn, groups with A along m, MXFP4 weights that are not packed, graphs, and calls that
+// overlap and share one workspace.
 #include <gtest/gtest.h>
 #include <tilewright/run.h>
 

@@ -1,6 +1,6 @@
-// The quantizers on a GPU against the CPU's, bit for bit: every recipe, every source format and every memory order.
-// Also rows and columns of tokens with groups, factors and SwiGLU, NaN and infinities, graphs, and the reciprocal that
-// the quantizers use.
+// The quantisers on a GPU against the CPU's, bit for bit: every recipe from every format in every order of memory; rows
+// and columns of tokens with groups, factors and SwiGLU; numbers that are none; in a graph; and the reciprocal that
+// they use.
 #include <gtest/gtest.h>
 #include <tilewright/quantize_tokens.h>
 

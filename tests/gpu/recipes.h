@@ -1,4 +1,4 @@
-// The recipes of the kernels of this version.
+// What the kernels of this version multiply.
 #pragma once
 
 #include <tilewright/recipe.h>

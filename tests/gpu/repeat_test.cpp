@@ -1,5 +1,5 @@
-// A thousand launches give the same bits, with other kernels on other streams at the same time. Covers every tile,
-// k-grouped kernels that are compiled on first use, copies, and a quantizer.
+// A thousand launches of every tile, of kernels for groups of k that are compiled on first use, of copies and of a
+// quantiser, with other kernels on other streams at the same time: always the same bits.
 #include <gtest/gtest.h>
 #include <tilewright/quantize_tokens.h>
 #include <tilewright/run.h>
@@ -28,7 +28,7 @@ constexpr int launches = 1000;
 constexpr int depth = 912;         // 8 k-blocks: a pitch of scales that TMA can take in either order
 constexpr int depth_copied = 848;  // 7: along k they are copied
 
-/// The difference and its launch; empty if there is none.
+/// What differs, and in which launch; empty if nothing ever does.
 template <typename Launch>
 std::string repeat(const std::string& what, const GpuCase& gpu, const GpuCase& noise, const Launch& launch_in) {
     const Stream stream;
@@ -107,7 +107,7 @@ void expect_tiles(bool of_groups_of_k) {
 TEST(GpuRepeat, AThousandLaunchesOfEveryTile) { expect_tiles(false); }
 TEST(GpuRepeat, AThousandLaunchesOfEveryTileForGroupsOfK) { expect_tiles(true); }
 
-/// k-grouped kernels that do not ship, and groups that do not begin at a multiple of 16 bytes.
+/// Kernels for groups of k that do not ship, and groups that begin at no multiple of 16 bytes.
 std::vector<check::CaseSpec> groups_of_k() {
     std::vector<check::CaseSpec> list;
     for (const Grouping grouping : {Grouping::k_grouped_aligned_offsets, Grouping::k_grouped_flat}) {

@@ -1,5 +1,5 @@
-// Every recipe, with sizes that cover tails, single tiles, many waves and empty problems; strided and batched, with C
-// and alpha. The GPU's bits are the CPU's.
+// Every recipe over sizes that hit tails, single tiles, many waves and nothing at all, strided and batched, with C and
+// alpha: the GPU's bits are the CPU's.
 #include <gtest/gtest.h>
 #include <tilewright/run.h>
 

@@ -42,7 +42,7 @@ TEST(GpuSmall, Dense) {
     }
 }
 
-/// The kernels that load C by TMA. The tile is given, because others are faster for small problems.
+/// The kernels that load C by TMA: the tile is named, for others are faster for so little.
 TEST(GpuSmall, F32WithC) {
     const CurrentDevice device;
     for (const hopper::Scaling scaling : {hopper::Scaling::block_1x128, hopper::Scaling::epilogue}) {

@@ -1,4 +1,4 @@
-// Every value of a format, and unreasonable scales, each in another row. The GPU's bits are the CPU's, so what
+// Every code of a format, and scales that nobody should use, each in another row. The GPU's bits are the CPU's, so what
 // is not finite stays within its row, column or block.
 #include <gtest/gtest.h>
 #include <tilewright/run.h>

@@ -1,5 +1,5 @@
-// 1x32 scales with other fp8 scales and with bf16, in kernels that are compiled on first use. The GPU's bits are the
-// CPU's, for every tile that the library chooses. (packed_test.cpp tests MXFP8 x MXFP8 and MXFP8 x MXFP4.)
+// 1x32 scales next to other scales of fp8 and next to bf16, in kernels that are compiled on first use: the GPU's bits
+// are the CPU's, whichever tile the library chooses. (MXFP8 on both sides and next to MXFP4: packed_test.cpp.)
 #include <gtest/gtest.h>
 
 #include <string>
@@ -21,7 +21,7 @@ constexpr const char* recipes[] = {"row:mxfp8",          "tensor:mxfp8",   "1x12
                                    "bf16:mxfp8",         "bf16:e5m2.1x32", "nvfp4:mxfp8", "mxfp8:nvfp4",
                                    "mxfp8:128x128.ue8m0"};
 
-/// bf16, and values of weights that the call packs, are read only K-major.
+/// bf16 is read along k alone, and so are the codes of weights that are packed by the call.
 bool is_served(const Recipe& recipe, Layout layout) {
     const bool a_along_m = layout == Layout::tn || layout == Layout::tt;
     const bool b_along_n = layout == Layout::nn || layout == Layout::tn;

@@ -26,7 +26,7 @@ inline const char* tile_recipe(const hopper::Tile& tile) {
 /// Kernels for windows of scales take weights with wide rows.
 inline check::FarScales tile_far_scales(const hopper::Tile& tile) { return {.one_row_in = has_windows(tile) ? 2 : 0}; }
 
-/// If groups begin anywhere, TMA loads only K-major scales. Other fast kernels run masked groups.
+/// Where groups begin anywhere, TMA takes K-major scales alone: other fast kernels run masked groups.
 inline Grouping tile_groups_of(const hopper::Tile& tile) {
     const bool separate = is_fast(tile) && has_row_scales(tile) && !has_k_major_scales(tile);
     return separate ? Grouping::m_grouped_masked : Grouping::m_grouped_offsets;

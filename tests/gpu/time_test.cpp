@@ -1,5 +1,5 @@
-// Fewer rows never take noticeably longer. Time depends on the total rows of all groups, and not on their distribution,
-// on empty groups, or on rows without work.
+// Fewer rows never take noticeably longer; time depends on the rows that groups have
+// together, not on how they share them, nor on groups and rows without work.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <tilewright/run.h>
@@ -18,10 +18,9 @@ namespace tilewright::test {
 namespace {
 
 constexpr std::int64_t most_rows = 64;
-// Disturbances of a call of 10 us (a neighbour, the profiler, the clock) make it slower, never faster. So the best of
+// Whatever disturbs a call of 10 us (a neighbour, the profiler, the clock) makes it slower, never faster: the best of
 // several medians is the kernel's own time. Every other race runs backwards: the first call of a kernel after another
-// kernel finds no instructions in the caches of the SMs. That takes 0.2 to 0.3 us, which its neighbour in m does not
-// pay.
+// one finds no instructions in the SMs' caches, 0.2 to 0.3 us that its neighbour in m does not pay.
 constexpr int races = 12;
 static_assert(races % 2 == 0, "at the end m ascends again");
 constexpr int calls_each = 10;

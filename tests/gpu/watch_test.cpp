@@ -18,7 +18,7 @@ namespace {
 
 constexpr int watched_count = 3;  // each time-out takes some 20 seconds
 
-/// Dense 1x128 : 128x128 tiles of the pack, of several kinds, for which a case of the tile's shape exists.
+/// Dense 1x128 : 128x128 tiles of the pack that a case of its own shape serves, of several kinds.
 std::vector<hopper::Tile> watched_tiles() {
     std::vector<hopper::Tile> tiles;
     for (const hopper::Tile& tile : planner::pack()) {

@@ -109,7 +109,7 @@ TEST(Groups, RowsShareAMatrixOrEachGroupHasOne) {
     EXPECT_EQ(launched.d->sizes[2], 7U);
 }
 
-/// A warpgroup's rows at a time, so that rows after the end of a group need not exist.
+/// A warpgroup's rows at a time, so that those behind a group's end need not be.
 TEST(Groups, RowsOfALoadWarpgroupByWarpgroup) {
     EXPECT_EQ(lowered(grouped(Grouping::m_grouped_offsets, 1000, 7), tile(), 132).a.box[1], 64U);
     hopper::Tile pair = tile();

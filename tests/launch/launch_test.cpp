@@ -1,4 +1,4 @@
-// Arguments and grids: the arguments of a kernel in addition to the tensor maps.
+// Arguments and grids: what the kernel is told besides the tensor maps.
 #include "launch/launch.h"
 
 #include <gtest/gtest.h>

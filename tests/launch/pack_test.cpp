@@ -68,7 +68,7 @@ TEST(Pack, HoldsTheTunedRowsTiles) {
     }
 }
 
-/// Calls with packed weights, and other calls, get only kernels of their kind.
+/// Calls of packed weights, and of others, are given kernels of that kind alone.
 TEST(Pack, HoldsWhatThePlannerPicksForPackedWeights) {
     for (const char* recipe : {"1x128:mxfp4", "row:mxfp4", "row:row", "bf16:mxfp4"}) {
         for (const Grouping grouping : {Grouping::dense, Grouping::m_grouped_masked}) {

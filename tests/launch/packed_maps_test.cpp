@@ -1,4 +1,4 @@
-// The arguments of a launch with packed weights for bf16: boxes of tokens, and factors of the sums.
+// What a launch with packed weights for bf16 is told: boxes of tokens, and what multiplies sums.
 #include <gtest/gtest.h>
 
 #include "launch/launch.h"

@@ -1,4 +1,4 @@
-// The launches before a product that needs a workspace, and the arguments of the product.
+// What is launched before a product that needs a workspace, and what the product is then told.
 #include "launch/preparation.h"
 
 #include <gtest/gtest.h>

@@ -33,7 +33,7 @@ inline Geometry block_scaled(std::int64_t m, std::int64_t n, std::int64_t k) {
     return g;
 }
 
-/// Adjacent scales of one k-block, with columns `pitch` apart.
+/// Scales of one k next to each other, columns `pitch` apart.
 inline void transpose_scales(OperandGeometry& operand, std::int64_t pitch) {
     operand.scale_strides = {.group = 0, .row = 1, .k = pitch};
 }

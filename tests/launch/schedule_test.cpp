@@ -1,5 +1,5 @@
-// The tile scheduler of dense problems. For any sizes, grid and cluster, each tile is computed once, and the blocks of
-// a cluster get tiles with the operand that they share.
+// The tile scheduler of dense problems: for any sizes, grid and cluster every tile is computed once, and blocks of a
+// cluster get tiles that share the operand they share.
 #include "hopper/schedule/dense.h"
 
 #include <gtest/gtest.h>

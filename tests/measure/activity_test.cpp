@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t record_bytes = 184;  // more than the prefix, as CUPTI's own
 
-/// Like cuptiActivityGetNextRecord: returns CUPTI_ERROR_MAX_LIMIT_REACHED (12) at the end of a buffer.
+/// What cuptiActivityGetNextRecord does with a buffer: CUPTI_ERROR_MAX_LIMIT_REACHED (12) at its end.
 int next_record(std::uint8_t* buffer, std::size_t bytes, void** record) {
     auto* at = *record == nullptr ? buffer : static_cast<std::uint8_t*>(*record) + record_bytes;
     if (at + record_bytes > buffer + bytes) return 12;

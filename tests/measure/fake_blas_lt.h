@@ -1,4 +1,4 @@
-// The calls of a fake libcublasLt.so.13, shared by the fake and the tests that open it.
+// What a fake libcublasLt.so.13 has seen: shared by the fake and the tests that open it.
 #pragma once
 
 #include <cstddef>

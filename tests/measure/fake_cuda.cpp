@@ -1,5 +1,5 @@
-// A fake libcuda.so.1 whose GPU runs one operation after another, each for a given time. Events and waits behave like
-// real ones, and memory is the host's.
+// A fake of libcuda.so.1 whose GPU runs one thing after another, each for a time that is given: events and waits are
+// those of a real one, memory is the host's.
 #include "measure/fake_cuda.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The calls of a fake libcuda.so.1 whose GPU only spends time, shared by the fake and the test that opens it.
+// What a fake libcuda.so.1 with a GPU that only takes time has seen: shared by the fake and the test that opens it.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// The answers and the calls of a fake libnvidia-ml.so.1, shared by the fake and the test that opens it.
+// What a fake libnvidia-ml.so.1 answers, and what it was asked: shared by the fake and the test that opens it.
 #pragma once
 
 #include <atomic>

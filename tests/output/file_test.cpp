@@ -1,4 +1,4 @@
-// Files appear complete and replace only regular files. Nothing remains of files that could not be written.
+// Files appear whole, over regular files alone, and nothing is left of those that could not be written.
 #include "output/file.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// A separate folder for a test, removed at the end, and complete files in it.
+// A folder of its own for a test, removed at the end, and whole files in it.
 #pragma once
 
 #include <unistd.h>

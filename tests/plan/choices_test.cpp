@@ -1,5 +1,5 @@
-// The kernel that runs a call changes only on purpose. For the problems of the benchmarks' records and thousands of
-// seeded random problems, the choice is the one in tests/plan/choices.txt, which tools/record_choices writes.
+// A kernel that runs a call changes on purpose alone: for the problems of the benchmarks' records and thousands of
+// seeded random ones it is the one of tests/plan/choices.txt, which tools/record_choices writes.
 #include "plan/choices.h"
 
 #include <gtest/gtest.h>

@@ -34,8 +34,8 @@ std::vector<ProblemSizes> bases() {
     return list;
 }
 
-// The chosen plan has the lowest cost, with three tolerances: differences that count as none (choose.h), the gain of k
-// rows that are multiples of 32 bytes, and 3 % for a last row of tiles whose cost is underestimated.
+// The plan that is chosen; give or take what counts as no difference (choose.h), what rows of k save that are multiples
+// of 32 bytes, and 3 % by which a cheap last row of tiles is thought to be too cheap.
 TEST(Cost, MoreWorkNeverTakesLess) {
     const std::vector<std::int64_t> sizes{1, 7, 8, 31, 64, 65, 127, 128, 129, 200, 512, 1024, 1025, 3000, 8192, 40000};
     int number = 0;

@@ -1,4 +1,4 @@
-// The library's part of `tilewright explain`: it contains everything that a user asks about a choice.
+// The library's side of `tilewright explain`: everything a person asks of a choice is there.
 #include <gtest/gtest.h>
 #include <tilewright/plan.h>
 

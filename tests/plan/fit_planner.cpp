@@ -1,9 +1,7 @@
-// Fits the constants of src/plan/model.h to records of measured candidates, and prints them as C++:
-//
-//     tools/fit_planner benchmarks/results/h200_candidates.jsonl [more records] [--rounds 0]
-//
+// Fits the constants of src/plan/model.h to records of measured candidates and prints them as C++:
+//   tools/fit_planner benchmarks/results/h200_candidates.jsonl [more records] [--rounds 0]
 // It minimises how much slower the model's choices are than the best measured ones, and also the error of the
-// predictions. --rounds 0 only prints how good the constants in model.h are.
+// predictions; --rounds 0 only says how good the constants in model.h are.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -49,7 +47,7 @@ constexpr std::array parameters{
     Parameter{"written_byte", &Model::written_byte, 1.0, 2.0},
 };
 
-/// Candidates that a record lacks were expected to be slower. They count as this much slower than the best one.
+/// What a record does not hold was thought slower than what it holds, and is taken for this much slower than the best.
 constexpr double unmeasured_slower = 0.08;
 /// Two predictions that differ by less than this are as good as equal: so the loss is smooth.
 constexpr double indifference = 0.01;

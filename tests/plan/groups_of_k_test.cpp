@@ -1,4 +1,4 @@
-// k-grouped calls: their shipped kernels, and their cost in the model.
+// Groups of k: what ships for them, and what the model counts of them.
 #include <gtest/gtest.h>
 #include <tilewright/plan.h>
 

@@ -154,8 +154,8 @@ TEST(KSplits, Mxfp4ActivationsHaveTheTilesOfMxfp8) {
     }
 }
 
-// The CPU plans for a device by its description, and a GPU plans with the same description. For any number of SMs both
-// split k at the same positions. Where devices differ, so do the guaranteed bits.
+// The CPU is asked for a device by its description, a GPU plans with the same: whatever the number of SMs, both split k
+// at the same positions, and where devices differ, so do the bits that are promised.
 TEST(KSplits, OfEveryDeviceAreThoseThatItsLaunchesUse) {
     std::set<std::vector<std::vector<std::int64_t>>> answers;
     int split = 0;

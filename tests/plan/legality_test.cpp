@@ -158,12 +158,12 @@ bool is_served(const Recipe& recipe) {
     return true;
 }
 
-/// bf16 is read only K-major.
+/// bf16 is read along k alone.
 bool becomes_bf16(const OperandRecipe& a, Layout layout) {
     return (is_bf16(a) && !a_is_transposed(layout)) || is_nvfp4(a);
 }
 
-/// On one side with fp8 on the other, or for weights with activations that become bf16. Only m-grouped.
+/// On a side, next to fp8, or of weights next to what becomes bf16. Groups of m alone.
 bool has_mxfp8(const Recipe& recipe, Layout layout) {
     const auto by_32 = [](const OperandRecipe& side) { return side.granularity == Granularity::block_1x32; };
     if (!is_fp8(recipe.b.values)) return false;

@@ -1,5 +1,5 @@
-// The model of the main loop against loops measured on an H200: kernels of this library (2026-11-22; method:
-// src/plan/loop.cpp), and synthetic loops with k-blocks of 128.
+// The main loop's model against the loops that were measured on an H200: this library's kernels (2026-11-22, how:
+// src/plan/loop.cpp), and synthetic loops of k-blocks of 128.
 #include "plan/loop.h"
 
 #include <gtest/gtest.h>

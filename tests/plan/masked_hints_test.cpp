@@ -1,5 +1,5 @@
-// Judges choices for wrong hints by measured times: the masked shapes of the records, planned with hints of half, once
-// and twice the mean rows. `benchmarks/masked_hints.py` measures the same on a GPU.
+// Choices for wrong hints by measured times: the masked shapes of the records, planned for by hints of half, once and
+// twice the mean of the rows that there were. `benchmarks/masked_hints.py` asks the same on a GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,8 +32,8 @@ double slower(const RecordedShape& shape, double factor) {
     return ratio;
 }
 
-// The target is 3 %, which no choice can reach on all shapes: one wave of tiles for half of the rows is two waves for
-// all of them. The test holds the reached values.
+// 3 % is the target, which no choice can reach on all shapes: what is one wave of tiles for half of the rows is two for
+// all of them. Held is what is reached.
 TEST(MaskedHints, WrongOnesCostLittle) {
     constexpr double limit = 1.03;
     int asked = 0, slow = 0;

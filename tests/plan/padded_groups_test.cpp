@@ -1,5 +1,5 @@
-// Groups that begin aligned are padded. The planner expects the same rows as for these groups with exact ends, so that
-// callers of the drop-in get the same tile.
+// Groups that begin aligned are padded: the planner expects the rows that it would expect of the same groups by exact
+// ends, so that the drop-in's callers get the same tile.
 #include <gtest/gtest.h>
 #include <tilewright/plan.h>
 

@@ -54,8 +54,8 @@ void expect_within(const std::vector<double>& values, const Limits& limits) {
     EXPECT_LE(geomean, limits.geomean_most);
 }
 
-// The constants are fitted to dense candidates (record_test.cpp), not to grouped calls. In grouped calls the groups of
-// the benchmark differ in size, and the model's guess of their last tiles decides.
+// The constants are fitted to dense candidates (record_test.cpp) and to no grouped call: there, groups of the benchmark
+// differ in size, and the model's guess of their last tiles decides.
 TEST(Predictions, AreNearTheMeasuredTimesOfOurKernels) {
     const std::map<std::string, std::vector<double>> all = ratios();
     ASSERT_EQ(all.size(), 3U);
@@ -96,7 +96,7 @@ TEST(Predictions, AreNearTheTimesOfPackedWeightsForBf16) {
     }
 }
 
-/// By instructions, because no times were measured. Row scales are epilogue scales, as those of bf16 would be.
+/// By instructions: no time of them was measured. Scales of rows wait for the end, as those of bf16 would.
 TEST(Predictions, PromotionNextToNvfp4CostsWhatItsInstructionsDo) {
     const auto compute = [](const char* recipe, const char* tile) {
         const Workload work = packed_for_bf16(recipe, 64, 7168, 16384);
@@ -110,7 +110,7 @@ TEST(Predictions, PromotionNextToNvfp4CostsWhatItsInstructionsDo) {
     }
 }
 
-/// Without tuned rows: 256 rows per block where 64 would need two blocks on an SM, 64 where there is room for all of
+/// Without tuned rows: 256 rows a block where 64 would need two blocks on an SM, 64 where there is room for all of
 /// them.
 TEST(Predictions, ChooseAmongPackedTilesForBf16) {
     const auto chosen = [](std::int64_t m, std::int64_t n, std::int64_t k) {

@@ -63,7 +63,7 @@ ProblemSizes random_sizes(Random& random) {
     return sizes;
 }
 
-/// Adjacent scales of neighbouring rows or k-blocks, at a pitch that TMA can or cannot step by.
+/// Scales of neighbouring rows or k-blocks next to each other, at a pitch that TMA can or cannot step by.
 void reorder(Tensor& scales, Random& random) {
     const int rank = scales.shape.rank();
     if (rank < 2) return;

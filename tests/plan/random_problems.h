@@ -1,6 +1,6 @@
-// Seeded random problems with the sizes of users (src/check/user_sizes.h), for all groupings with kernels, every order
-// of scales and every alignment. The planner's choices for them are compared with those of an earlier version.
-// Addresses are made up, and nothing is read.
+// Seeded random problems of sizes as users have them (src/check/user_sizes.h), of all groupings that have kernels, in
+// every order of scales and at every alignment: on which
+// the planner's choices are compared with those of an earlier version. Addresses are made up; nothing is read.
 #pragma once
 
 #include <tilewright/problem.h>

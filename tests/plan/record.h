@@ -26,8 +26,8 @@ struct RecordedShape {
     double best() const;  // seconds of the fastest
 };
 
-/// One entry per problem of the file. Rows whose tile is no longer legal are only counted. The last measurement of a
-/// tile counts. Throws std::runtime_error if a line is not a measurement.
+/// One entry for each problem of the file; rows whose tile is no longer legal are only counted, and the last
+/// measurement of a tile is the one that is kept. Throws std::runtime_error where a line is no measurement.
 std::vector<RecordedShape> read_record(const std::string& path);
 
 struct Verdict {
@@ -39,7 +39,7 @@ struct Verdict {
 /// The candidate that the model thinks fastest, as `explain` does without tuned rows and hints.
 Verdict judge(const RecordedShape& shape, const Model& model);
 
-/// The choice without tuned rows.
+/// What runs where there are no tuned rows.
 Verdict judge_planner(const RecordedShape& shape);
 
 }  // namespace tilewright::planner

@@ -38,7 +38,7 @@ ProblemSizes recorded_sizes(const nlohmann::json& row) {
 
 namespace {
 
-/// Adjacent scales of neighbouring rows, at a pitch that TMA can step by.
+/// Scales of neighbouring rows next to each other, at a pitch that TMA can step by.
 void order_along_m(Operand& operand) {
     if (operand.granularity != Granularity::block_1x128) return;
     Tensor& scales = operand.scales;

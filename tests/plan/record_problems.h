@@ -12,7 +12,7 @@
 
 namespace tilewright::planner {
 
-/// The problem of a line of a record.
+/// What one line of a record says of its problem.
 ProblemSizes recorded_sizes(const nlohmann::json& row);
 
 /// The problem of that line.

@@ -1,6 +1,6 @@
-// The model against measured candidates. It was fitted to benchmarks/results/h200_candidates.jsonl: the peers' shapes,
-// layers of few rows, and half of a seed's random shapes. h200_random.jsonl has the other half, to which it was not
-// fitted.
+// The model against measured candidates: benchmarks/results/h200_candidates.jsonl (the peers' shapes, layers of few
+// rows and half of a seed's random shapes, which it was fitted to) and h200_random.jsonl (the other half, which it
+// never was).
 #include "plan/record.h"
 
 #include <fmt/format.h>
@@ -42,7 +42,7 @@ void expect_good_choices(const std::vector<RecordedShape>& shapes, Verdict (*ver
     EXPECT_LE(count, exceptions) << slower;
 }
 
-/// Measurements of tiles that are now illegal have no meaning for today's kernels.
+/// What was measured with tiles that are illegal now says nothing of today's kernels.
 std::string stale(const std::vector<RecordedShape>& shapes) {
     for (const RecordedShape& shape : shapes) {
         if (shape.illegal > 0) return "the record is of other kernels than today's; on a GPU: " + shape.command;
@@ -71,7 +71,7 @@ TEST(Record, TheModelsChoiceIsNearTheBestForPackedWeights) {
     EXPECT_LE(sum / static_cast<double>(shapes.size()), 1.01);
 }
 
-/// The targets of the planner for sizes of users, without tuned rows. It was fitted to none of these shapes.
+/// What the planner is to reach on sizes as users have them, tuned rows off: of those shapes it was fitted to none.
 constexpr double most_slower_in_the_mean = 1.015;
 constexpr double most_slower_of_all = 1.08;
 constexpr double most_slower_of_few_rows = 1.12;  // below 256
@@ -85,7 +85,7 @@ std::string too_slow(const RecordedShape& shape) {
                        verdict.slower == 0 ? "which was never measured" : fmt::format("{:.3f}", verdict.slower));
 }
 
-/// The results against the targets: how many choices miss theirs, and how much slower they are in the mean.
+/// What choices reach of the targets: how many miss theirs, and how much slower they are in the mean.
 struct Reached {
     double slower = 1;
     int missed = 0;

@@ -92,7 +92,7 @@ TEST(ExplainReport, ShowsWhatACopyTakes) {
     EXPECT_GT(report["chosen"]["terms_us"]["preparation"], 1);
 }
 
-/// The output of the command.
+/// What the command prints.
 std::string printed(const std::string& arguments) {
     CLI::App program;
     add_explain(program);
@@ -140,7 +140,7 @@ TEST(ExplainCommand, NamesTheKernelAndTheLoopForWideRowsOfTheRecipeAtHand) {
         EXPECT_EQ(report["chosen"]["in_windows"], !as_bf16);
         EXPECT_EQ(report["for_wide_rows_of_bf16"], as_bf16);
     }
-    // With fp8 that has row or 1x128 scales.
+    // Next to fp8 with scales of rows or of 128 of k.
     for (const std::string recipe : {"1x128:mxfp4", "row:mxfp4", "mxfp8:mxfp4", "bf16:mxfp4"}) {
         const bool raw = recipe == "1x128:mxfp4" || recipe == "row:mxfp4";
         const std::string unpacked = "--unpacked --recipe " + recipe;
@@ -155,7 +155,7 @@ TEST(ExplainCommand, NamesTheKernelAndTheLoopForWideRowsOfTheRecipeAtHand) {
     }
 }
 
-/// The error of the command for these arguments; empty if there is none.
+/// What the command says to these arguments; empty if it has no objection.
 std::string objection(const std::string& arguments) {
     CLI::App program;
     add_explain(program);

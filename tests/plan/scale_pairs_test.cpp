@@ -1,5 +1,6 @@
-// Scale pairs without shipped kernels: the candidate tiles, and that they are general tiles of one block, or those for
-// f32 D that accumulate gradients. Epilogue scales without scales of B use the kernels of row : row.
+// Pairs of scales of which no kernel ships: which tiles are chosen among, that they are general ones of one block (or
+// those for D of f32, where gradients are accumulated), and that scales of the end without scales of B take the kernels
+// of row : row.
 #include <gtest/gtest.h>
 #include <tilewright/plan.h>
 

@@ -1,5 +1,5 @@
-// 1x32 scales: every pair of sides with them is planned as a general kernel whose loop promotes each step. The shapes
-// are those that serve MXFP8 on both sides, or bf16 with packed weights.
+// 1x32 scales: every pair of sides that has them is planned, in the shapes that serve MXFP8 on both sides or, of packed
+// weights, bf16, as general kernels whose loop promotes each step.
 #include <gtest/gtest.h>
 #include <tilewright/plan.h>
 

@@ -19,14 +19,10 @@ namespace {
 template <Tile tile>
 constexpr int shared_bytes_of = shared_bytes(tile);
 
-// The tile as a template argument, and the sizes of a layout, computed by hand:
-// - 3 stages of 256 + 128 rows of 128 bytes, and 256 row scales
-// - D in 16 bits
-// - one unused scale per stage
-// - 4 chunks of 32 block scales
-// - unused epilogue scales
-// - two barriers for each of 3 stages, 6 places of scales, 2 warpgroups and work tiles, one of which is unused
-// - whole KiB
+// The tile as a template argument, and the sizes of a layout worked out by hand: 3 stages of 256 + 128 rows of 128
+// bytes and 256 row scales; D in 16 bits; one unused scale for each stage; 4 chunks of 32 block scales; unused epilogue
+// scales; two barriers for each of 3 stages, 6 places of scales, 2 warpgroups and work tiles, of which one is unused;
+// whole KiB.
 constexpr Tile main_tile{.shape = {.m = 256, .n = 128},
                          .stages = 3,
                          .a = {.scaling = Scaling::block_1x128},
@@ -50,8 +46,8 @@ TEST(Tile, SwapExchangesTheOperands) {
     EXPECT_FALSE(scales_mma_columns(tile));
 }
 
-// Measured limits of setmaxnreg. A launch gives 640 threads 96 registers each, so four warpgroups get at most 112. 384
-// threads get 168, and two warpgroups get 232, with 40 left for the loading one.
+// Measured limits of setmaxnreg: a launch gives 640 threads 96 registers each, so four warpgroups get at most 112;
+// 384 threads get 168, and two get 232 with 40 left for the loading one.
 TEST(Tile, RegistersAddUpToTheFile) {
     const auto tile = [](int warpgroups) {
         return Tile{.shape = {.m = 64 * warpgroups, .n = 64, .warpgroups = warpgroups}};
@@ -112,7 +108,7 @@ TEST(Tile, PromotionIntervalsAreThoseOfTheCanonicalOrder) {
             const bool packed = is_mxfp4(recipe.b) || is_nvfp4(recipe.b);
             const WeightKind weights = packed ? WeightKind::packed : WeightKind::ordinary;
             if (!hopper_obstacles({.recipe = recipe, .weights = weights}).empty()) continue;  // no kernel
-            if (recipe.a.values == Format::e2m1) continue;  // decoded first, so another recipe's kernel runs
+            if (recipe.a.values == Format::e2m1) continue;  // decoded before: another recipe's kernel
             if (packed && accumulation == Accumulation::unpromoted) continue;  // validation refuses it
             planner::Workload work;
             work.geometry.b.packed.given = packed;

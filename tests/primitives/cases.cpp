@@ -44,8 +44,8 @@ PrimitiveCase transposed_product_of(const char* formats, int x, int y) {
     return product;
 }
 
-/// Every bf16 number, the neighbours of the ties between it and the next number, and the same for f16. The order is
-/// mixed, so that the fma has operands of all kinds.
+/// Every bf16 number and what is next to the ties between it and the next, and likewise for f16; in a mixed order, so
+/// that the fma has operands of all kinds.
 std::vector<float> awkward_numbers() {
     std::vector<float> numbers;
     for (u32 code = 0; code < 65536; ++code) {

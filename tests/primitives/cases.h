@@ -1,4 +1,4 @@
-// The inputs of the primitives' kernels: cases that the emulator and a GPU both run, and whose results must be the
+// What the primitives' kernels are run on: cases that the emulator and a GPU both run, and whose results must be the
 // same bits.
 #pragma once
 
@@ -36,7 +36,7 @@ struct PrimitiveCase {
     int y = 0;
 };
 
-/// The output of a kernel; 0xFF where it wrote nothing.
+/// What a kernel wrote; 0xFF where it wrote nothing.
 struct PrimitiveResult {
     std::vector<std::byte> d;
     std::vector<std::byte> out;

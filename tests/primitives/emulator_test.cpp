@@ -91,8 +91,7 @@ TEST(Primitives, ProductsOfTransposedBoxes) {
     EXPECT_EQ(products, 6);
 }
 
-/// Row i of A is 1 at k = 2 i, and row j of B is 2^(j % 8) everywhere. So each byte of the box occurs in only one
-/// place.
+/// Row i of A is 1 at k = 2 i and row j of B is 2^(j % 8) everywhere: every byte of the box is found in one place only.
 TEST(Primitives, OneHotRows) {
     std::vector<std::byte> a(std::size_t{case_rows} * case_k);
     std::vector<std::byte> b(a.size());
@@ -150,13 +149,8 @@ TEST(Primitives, CopiesOfNumbersAreThereWhenTheirArrivalsAre) {
     }
 }
 
-// The notes of complete_phases, one bit each, in order:
-// - at the start: parity 0 no, parity 1 yes
-// - after one arrival: parity 0 no
-// - after both: parity 0 yes, parity 1 no
-// - with expected bytes: parity 1 no
-// - with the other block missing: parity 1 no
-// - complete: parity 1 yes, parity 0 no
+// Bits of complete_phases' notes, in order: parity 0 no, 1 yes; after one arrival 0 no; after both 0 yes, 1 no;
+// expected bytes 1 no; the other block missing 1 no; all there 1 yes, 0 no.
 TEST(Primitives, PhasesOfABarrier) {
     for (const Timing timing : {Timing::early, Timing::late}) {
         EXPECT_EQ(at<u64>(run_on_emulator(phases_case(), timing).words, 0), 0b01'0'0'01'0'10U);

@@ -1,14 +1,8 @@
-// Small kernels. Each tests one claim of the emulator about the hardware:
-//
-// - `multiply_box`: swizzle, descriptors and fragments
-// - `multiply_transposed_box`: ldmatrix, and mma with A in registers
-// - `stage_and_store`, `stage_transposed_and_store`: stmatrix and the clipping of stores
-// - `share_box`: multicast
-// - `copy_numbers`: copies of single numbers
-// - `complete_phases`: the phases of an mbarrier
-// - `convert`: conversions
-//
-// This is device code. The emulator and NVRTC compile it, and both must write the same bits.
+// Small kernels, each for one thing that the emulator claims about the hardware: swizzle, descriptors and fragments
+// (`multiply_box`), ldmatrix and mma A from registers (`multiply_transposed_box`), stmatrix and the clipping of stores
+// (`stage_and_store`, `stage_transposed_and_store`), multicast (`share_box`), copies of single numbers
+// (`copy_numbers`), the phases of an mbarrier (`complete_phases`), conversions (`convert`). Device code: the emulator
+// and NVRTC compile it, and both must write the same bits.
 #pragma once
 
 #include "hopper/ptx/ptx.h"
@@ -95,7 +89,7 @@ __global__ void multiply_transposed_box(const __grid_constant__ PrimitiveArgumen
     for (int i = 0; i < 32; ++i) store_global(arguments.out + thread_index() * 32 + i, d[i]);
 }
 
-/// Stores the staged values of a warp at (x, y).
+/// What a warp has staged, stored at (x, y).
 TILEWRIGHT_DEVICE void store_staged(const PrimitiveArguments& arguments, const PrimitiveShared& shared) {
     fence_async_proxy();
     sync_warp();
@@ -193,8 +187,8 @@ inline __global__ void copy_numbers(const __grid_constant__ PrimitiveArguments a
     for (int i = lane; i < 128; i += warp_threads) store_global(arguments.out + i, load_shared(to[127 - i]));
 }
 
-/// Notes, bit after bit, the phases of a barrier with two arrivals: before the first arrival, between arrivals of its
-/// own block, while bytes and an arrival of the other block are missing, and when it is complete.
+/// Bit after bit of what a barrier of two arrivals says of its phases: before the first, between arrivals of its own
+/// block, while bytes and an arrival of the other block are missing, and when all is there.
 inline __global__ void complete_phases(const __grid_constant__ PrimitiveArguments arguments) {
     auto& shared = shared_memory<PrimitiveShared>();
     int budget = wait_budget;

@@ -1,4 +1,4 @@
-// GEMMs of every grouping, with unreasonable sizes, and the strides of layouts.
+// GEMMs of every grouping, with sizes no one should pass, and the strides that layouts become.
 #include "problem/geometry.h"
 
 #include "problem/sample.h"
@@ -200,7 +200,7 @@ TEST(Gemms, KGroupedFlat) {
     EXPECT_EQ(gemms[3].a.value, 8 * 257);
     EXPECT_EQ(gemms[3].b.value, 4 * 257);
     EXPECT_EQ(gemms[3].a.row_stride, 255);
-    p.b.scales = placed(Format::f32, {4, 4});  // loses the last 127 k-elements, but its rows stay in place
+    p.b.scales = placed(Format::f32, {4, 4});  // loses the last 127 of k, but its rows are where they were
     EXPECT_EQ(group_gemms(geometry(p))[3].k_count, 128);
     EXPECT_EQ(group_gemms(geometry(p))[3].a.row_stride, 255);
     spec = {.grouping = Grouping::k_grouped_flat, .layout = Layout::tn, .recipe = "bf16:bf16", .k = 512, .groups = 2};

@@ -8,7 +8,7 @@
 namespace tilewright::test {
 namespace {
 
-/// The findings of a call with 64 rows and a k of 512 in four groups.
+/// What is found in a call of 64 rows and a k of 512 in four groups.
 template <class Number>
 std::string found(Grouping grouping, std::vector<Number> sizes, Check check = Check::contents) {
     Problem p = sample({.grouping = grouping, .recipe = "row:row", .groups = std::ssize(sizes)});
@@ -53,7 +53,7 @@ TEST(GroupSizes, Counts) {
 TEST(GroupSizes, SizesThatAreRight) {
     for (Grouping grouping : groupings_of_ends) {
         EXPECT_EQ(found<std::int32_t>(grouping, {0, 0, 40, 64}), "") << name(grouping);
-        EXPECT_EQ(found<std::int64_t>(grouping, {1, 7, 7, 8}), "") << name(grouping);  // rows after the last group
+        EXPECT_EQ(found<std::int64_t>(grouping, {1, 7, 7, 8}), "") << name(grouping);  // rows behind the last
     }
     EXPECT_EQ(found<std::int64_t>(Grouping::m_grouped_masked, {64, 0, 64}), "");
     EXPECT_EQ(found<std::int64_t>(Grouping::k_grouped_flat, {500, 0, 12}), "");

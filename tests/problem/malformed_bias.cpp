@@ -1,4 +1,4 @@
-// A bias of another format or shape, together with c, in k-grouped calls, in unreachable memory, or over d.
+// A bias of another format or shape, next to c, for groups of k, where it is not reached, over d.
 #include "problem/malformed.h"
 
 namespace tilewright::test {

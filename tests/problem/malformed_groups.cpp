@@ -1,5 +1,4 @@
-// Missing or superfluous group sizes, their length and format, and the alignment. Their values are clamped, not
-// checked.
+// Group sizes that are there or not, their length and format, the alignment. Their contents are clamped, never judged.
 #include "problem/malformed.h"
 
 namespace tilewright::test {

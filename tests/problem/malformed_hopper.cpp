@@ -1,4 +1,4 @@
-// Calls that only the GPU does not support: formats, layouts, sizes, addresses and strides.
+// What only the GPU cannot do: formats, layouts, sizes, addresses and strides.
 #include <bit>
 #include <cstdint>
 

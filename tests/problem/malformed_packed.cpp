@@ -34,7 +34,7 @@ Malformed with(const char* mistake, const SampleSpec& spec, const std::function<
             .messages = std::move(messages)};
 }
 
-/// Calls that a Hopper GPU refuses, in any memory.
+/// What a Hopper GPU refuses, whatever the memory.
 Malformed on_hopper(const char* mistake, const SampleSpec& spec, const std::function<void(Problem&)>& make,
                     std::vector<std::string> messages) {
     Malformed malformed = with(mistake, spec, make, std::move(messages));

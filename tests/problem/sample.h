@@ -1,4 +1,4 @@
-// Well-formed calls with made-up addresses: validation never dereferences a pointer.
+// Well-formed calls at made-up addresses: validation never looks behind a pointer.
 #pragma once
 
 #include <tilewright/error.h>
@@ -23,7 +23,7 @@ struct SampleSpec {
     bool with_c = false;
 };
 
-/// A row-major tensor in separate memory.
+/// A row-major tensor in memory of its own.
 Tensor placed(Format format, const Dims& shape);
 
 Problem sample(const SampleSpec& spec);

@@ -1,4 +1,4 @@
-// Helpers of checkpoint tests for the files of checkpoint_files.h: write, find, dequantize, convert.
+// What tests of checkpoints do with the files of checkpoint_files.h: write, find, dequantise, convert.
 #pragma once
 
 #include <tilewright/quantize.h>

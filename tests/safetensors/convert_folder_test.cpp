@@ -1,4 +1,4 @@
-// Files of a folder that are not weights, files of earlier runs, and files of the user.
+// Files of a folder that are no weights, files of earlier runs, and files of the user's.
 #include <gtest/gtest.h>
 
 #include "safetensors/checkpoint_tests.h"
@@ -123,7 +123,7 @@ TEST(ConvertFolder, RefusesToLoseFilesOfTheUsers) {
             EXPECT_EQ(contents(out), before) << name;
         }
     }
-    // Existing files need not be written.
+    // What is there already needs no writing.
     std::filesystem::remove_all(out);
     std::filesystem::create_directory(out);
     test::write_file(out + "/tokenizer.json", "words");

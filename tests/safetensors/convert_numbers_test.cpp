@@ -38,7 +38,7 @@ struct Matrix {
     std::vector<double> numbers;
 };
 
-/// A matrix of each kind whose numbers are not powers of two times the numbers of the new format.
+/// A matrix of each kind whose numbers are no powers of two times those of the new format.
 Matrix of_fp8() {
     Matrix m{"model.layers.1.mlp.down_proj.weight", 200, 130, deepseek_v3(), {}};
     for (std::size_t i = 0; i < m.n * m.k; ++i) {

@@ -1,4 +1,4 @@
-// Quantized tensors and their scales, under the names that quantizers write. `quantize` does not change them.
+// Quantised tensors and their scales, under the names that quantisers write; and that `quantize` leaves them alone.
 #include "safetensors/quantised_tensors.h"
 
 #include <gtest/gtest.h>
@@ -158,7 +158,7 @@ TEST(QuantisedTensors, AloneAreRefusedByName) {
         EXPECT_NE(std::string(error.what()).find("P.weight: F8_E4M3 [64, 64], already quantized"), std::string::npos)
             << error.what();
     }
-    // A scale without a tensor, in the shape of a matrix.
+    // A scale of nothing that is there, in the shape of a matrix.
     const QuantizeResult result =
         quantised(folder, {floats("a.k_scale", {4, 1}, {1.0F}), floats("free.weight", {8, 8}, {1.0F})});
     ASSERT_EQ(result.kept.size(), 1U);

@@ -23,7 +23,7 @@ std::string file_of(const std::string& header, std::size_t data_bytes) {
     return length_prefix(header.size()) + header + std::string(data_bytes, '\x11');
 }
 
-/// The error of reading this file; empty if it is read.
+/// What reading this file says; empty if it is read.
 std::string refusal(const std::string& bytes) {
     const TemporaryFolder folder;
     const std::string path = folder.file("x.safetensors");

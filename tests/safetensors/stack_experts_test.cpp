@@ -1,4 +1,4 @@
-// Experts in separate tensors, read as one: the same bytes one after another, or a refusal.
+// Experts that are there one by one, as one matrix: the same bytes one after another, or a refusal.
 #include <gtest/gtest.h>
 
 #include <cstring>

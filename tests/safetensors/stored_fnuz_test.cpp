@@ -11,7 +11,7 @@ namespace {
 
 using test::TemporaryFolder;
 
-/// The number of each byte by the definition: the exponent bias is one more, 0x80 is NaN, and infinity does not exist.
+/// A number of each code by the definition: exponents have one more of bias, 0x80 is NaN, there is no infinity.
 double fnuz(Format sibling, unsigned code) {
     const int digits = sibling == Format::e4m3 ? 3 : 2;
     const int bias = sibling == Format::e4m3 ? 8 : 16;

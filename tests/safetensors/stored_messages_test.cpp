@@ -1,4 +1,4 @@
-// The messages for tensors that are not read, and for files with the same tensors.
+// What is said of tensors that are not read, and of files that have the same tensors.
 #include "safetensors/stored_formats.h"
 
 namespace tilewright::safetensors {
@@ -70,7 +70,7 @@ TEST(StoredFormats, MessagesNameWhatIsThere) {
     EXPECT_EQ(message({codes, floats("a.weight_scale", {}, {1.0F}), floats("a.weight_zero_point", {1}, {0.0F})}), "");
     EXPECT_EQ(message({{"a.weight", "F6_E2M3", {8, 4}, std::string(24, '\1')}}),
               "a.weight: got F6_E2M3 [8, 4]; expected fp8 or FP4 weights.\n");
-    // Scales whose weights are in another file are not weights.
+    // Scales whose weights are in another file are no weights.
     EXPECT_EQ(message({random_bytes("a.weight_scale", "F8_E4M3", {8, 4}, 0, 120), floats("b", {2, 2}, {1.0F})}), "");
 }
 

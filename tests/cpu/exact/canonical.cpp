@@ -41,7 +41,7 @@ struct Line {
     /// Elements of k after which the outside scale changes; 0: it does not.
     int scale_period() const { return is_nvfp4() ? 0 : operand.k_block(); }
 
-    /// The exponent of the scale of the 32 k-elements that begin here, if it is a number and a value is not zero.
+    /// The exponent of the scale of the 32 of k that begin here, where it is a number and a value is not zero.
     std::optional<int> exponent(std::int64_t k, std::int64_t all) const {
         const float scale = this->scale(k);
         for (std::int64_t i = k; i < std::min(k + 32, all); ++i) {
@@ -71,7 +71,7 @@ struct Folded {
     int reference() const { return high; }
 };
 
-/// The factors of values before the tensor core reads them: a number per 32 elements from `first` on.
+/// What a value is multiplied by before the tensor core reads it: a number for each 32 from `first` on.
 struct Factors {
     std::int64_t first = 0;
     std::vector<double> of_block{};

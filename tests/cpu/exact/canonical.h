@@ -1,4 +1,4 @@
-// The canonical order of a GEMM for one element, with the scalar model of the tensor core. Simple, slow, and
+// The canonical order of a GEMM written out for one element, with the scalar model of the tensor core: simple, slow and
 // independent of the vectorised code and of its rule (docs/numerics.md).
 #pragma once
 

@@ -67,7 +67,7 @@ void expect_right(Case& test, const std::string& what) {
     EXPECT_TRUE(bound.pass()) << what << ": " << bound.text();
 }
 
-/// Random exponents within `difference` of a random start, per row or per 128 k-elements.
+/// Exponents at random within `difference`, somewhere, over a row or over 128 of k.
 void spread_scales(Case& test, int difference, bool by_block, check::Random& random) {
     const Dims& shape = folded(test).scales.shape;
     for (std::int64_t row = 0; row < shape[0]; ++row) {
@@ -78,7 +78,7 @@ void spread_scales(Case& test, int difference, bool by_block, check::Random& ran
                 low = difference < 200 ? std::min(low, 180 - difference) : 0;  // sums that fp32 holds without alpha
             }
             const int code = low + static_cast<int>(random.up_to(static_cast<std::uint64_t>(difference + 1)));
-            const bool nvfp4 = test.problem().a.tensor_scale.given();  // an epilogue scale
+            const bool nvfp4 = test.problem().a.tensor_scale.given();  // which waits for the end
             scale(test, row, block) = static_cast<std::uint8_t>(std::min(code, nvfp4 ? 200 : 254));
         }
     }

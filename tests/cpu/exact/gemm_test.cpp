@@ -1,5 +1,5 @@
-// The arithmetic `bit_exact` against its transcription (canonical.h): every output bit, for every recipe, grouping,
-// layout and output format. Includes hard ranges, tails and special values.
+// The arithmetic `bit_exact` against its transcription (canonical.h): every output bit, for every recipe,
+// grouping, layout and output format, and where ranges, tails and specials make it hard.
 #include "check/case.h"
 #include "cpu/exact/canonical.h"
 #include "cpu/exact/exact.h"
@@ -64,7 +64,7 @@ std::string difference(const Case& test, std::span<const std::int64_t> k_splits 
 }
 
 void expect_canonical(Case& test, const cpu::ExactOptions& options = {}) {
-    // With C in D's place, the expectation needs the original C.
+    // With C in D's place the expectation needs the C of before.
     Case untouched(test.spec());
     cpu::run_exact(test.geometry(), options);
     if (test.spec().in_place) {

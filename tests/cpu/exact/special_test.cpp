@@ -1,5 +1,6 @@
-// The arithmetic `bit_exact` with extreme numbers: NaN, infinities, zeros, subnormals and every value of the formats.
-// Exponents span the range of bf16, and scales overflow and underflow. All results equal canonical.h.
+// The arithmetic `bit_exact` where numbers are extreme: NaN, infinities, zeros, subnormals, every code of the formats,
+// exponents from one end of bf16 to the other, scales that overflow and underflow. Equality with canonical.h
+// throughout.
 #include "check/case.h"
 #include "cpu/exact/canonical.h"
 #include "cpu/exact/exact.h"

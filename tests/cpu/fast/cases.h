@@ -1,4 +1,4 @@
-// Shared by the tests of the fast backend: its levels and multipliers, and cases of a size that is quick to check.
+// What the tests of the fast backend share: its levels and multipliers, and cases of a size that is quick to judge.
 #pragma once
 
 #include "check/case.h"

@@ -1,5 +1,5 @@
-// Many groups, one hot group, rows in any order. The bits are the same from run to run and for any number of threads,
-// and the OpenBLAS settings of the process do not change.
+// Many groups, one hot group, rows in any order; the same bits from run to run and for any number of threads; the
+// process's OpenBLAS left as it was.
 #include "cpu/fast/blocking.h"
 #include "cpu/fast/cases.h"
 #include "cpu/fast/micro_kernels.h"
