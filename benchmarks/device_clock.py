@@ -1,6 +1,7 @@
-"""Device times of calls from Python, by torch's profiler: L2 is flushed before each call, the calls take turns, medians count.
+"""Device times of calls from Python, measured by torch's profiler.
 
-L2 is flushed by 256 MB written and another 256 MB read, so that no dirty line is left. The times of all kernels of a call are added up.
+The calls take turns, and L2 is flushed before each one. The time of a call is the sum over its kernels, and the median counts.
+The flush writes 256 MB and reads another 256 MB, so that no dirty line remains.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ Call = Callable[[], Any]
 
 
 class ClockError(RuntimeError):
-    """The profiler did not see what was called."""
+    """The profiler did not record the expected kernels."""
 
 
 class DeviceClock:
-    """The GPU that torch works on."""
+    """The current GPU of torch."""
 
     def __init__(self, repeats: int):
         import torch
@@ -34,7 +35,7 @@ class DeviceClock:
         self.read.max()
 
     def kernels(self, function: Call) -> list[int]:
-        """Nanoseconds of all that ran on the GPU, by start."""
+        """Nanoseconds of everything that ran on the GPU, sorted by start."""
         profiler = self.torch.profiler
         self.torch.cuda.synchronize()
         with profiler.profile(activities=[profiler.ProfilerActivity.CUDA]) as run:
@@ -48,7 +49,7 @@ class DeviceClock:
         return self.medians([call])[0]
 
     def medians(self, calls: Sequence[Call]) -> list[float]:
-        """Microseconds of each: in every round each is called once, behind a flush."""
+        """Microseconds of each call. Each round calls each one once, after a flush."""
         for call in calls:
             call()
         counts = [len(self.kernels(call)) for call in calls]
@@ -70,7 +71,7 @@ class DeviceClock:
 
 
 def medians_of_rounds(times: Sequence[int], counts: Sequence[int], flush_kernels: int) -> list[float]:
-    """Of nanoseconds in the order of their starts: round after round, and in each a flush and a call for each of `counts`."""
+    """Times of the calls, from nanoseconds sorted by start. Each round has a flush and a call per entry of `counts`."""
     sums: list[list[int]] = [[] for _ in counts]
     at = 0
     while at < len(times):
@@ -82,7 +83,7 @@ def medians_of_rounds(times: Sequence[int], counts: Sequence[int], flush_kernels
 
 
 class HostClock:
-    """Where there is no GPU: the host's time, so that a program can be tried. It says nothing about a GPU."""
+    """The host's time, for trying a program without a GPU. It says nothing about a GPU."""
 
     def __init__(self, repeats: int):
         self.repeats = repeats

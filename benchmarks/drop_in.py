@@ -1,15 +1,21 @@
 #!/usr/bin/env python3
-"""`tilewright.deep_gemm` on the shapes of the peers' tables, called as DeepGEMM is, timed on the GPU that is there.
+"""Times `tilewright.deep_gemm` on the GPU of this machine, with DeepGEMM's calls and the shapes of the peers' tables.
 
     benchmarks/drop_in.py [--op contiguous,masked,dense] [--suite peers,peers-ragged] [--repeats 12] [--ends] [--json FILE]
 
-Scales of neighbouring rows are neighbours in memory; contiguous groups are padded to 128 rows and given by row indices,
--1 in the padding; masked calls say expected_m = int(1.2 * mean). Each result is held against a product of the
-dequantised operands in float32. Then each call is timed 12 times: L2 is flushed (256 MB written, 256 MB read), and the
-times of all kernels of the call, as torch's profiler has them, are added up; the median counts. cuBLASLt per tensor on
-4096 x 4096 x 7168 is timed first and last. `--json` appends lines that `tilewright classes` reads. Needs torch.
-`--ends` times the same contiguous groups next to it without padding, by `tilewright.grouped_gemm(offsets=)` with scales
-along k, and prints the ratio and the drop-in's kernels a call; more than one, or 3 % more time, is exit code 1.
+Operands:
+
+- Scales of neighbouring rows are neighbours in memory.
+- Contiguous groups are padded to 128 rows and given by row indices, with -1 in the padding.
+- Masked calls pass expected_m = int(1.2 * mean).
+
+Each result is compared with a float32 product of the dequantized operands. Then each call is timed 12 times, each time after a
+flush of L2 (256 MB written, 256 MB read). The times of all kernels of a call, from torch's profiler, are added; the median
+counts. cuBLASLt with one scale per tensor on 4096 x 4096 x 7168 is timed first and last.
+
+`--json` appends lines that `tilewright classes` reads. `--ends` also times the same contiguous groups without padding, with
+`tilewright.grouped_gemm(offsets=)` and K-major scales. It prints the ratio and the number of kernels per call of the drop-in.
+The exit code is then 1 if the drop-in has more than one kernel per call or takes over 3 % more time. Needs torch.
 """
 
 import argparse
@@ -27,18 +33,18 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 OPERATIONS = {"dense": "dense", "contiguous": "m_grouped_contiguous", "masked": "m_grouped_masked"}
 GROUPINGS = {"dense": "dense", "contiguous": "m_grouped_indices", "masked": "m_grouped_masked"}
 ALIGNMENT = 128
-MOST_DIFFERENCE = 1e-3  # of calc_diff, as DeepGEMM's tests ask; the rounding of D gives 1e-6
+MOST_DIFFERENCE = 1e-3  # limit of calc_diff in DeepGEMM's tests; the rounding of D gives 1e-6
 
 
 def shapes(operation, suite):
-    """Those that DeepGEMM was timed with."""
+    """The shapes with which DeepGEMM was timed."""
     rows = filter(peers_table.is_deep_gemm, peers_table.rows(peers_table.SUITES[suite]))
     found = [tuple(r["shape"]) for r in rows if r["op"] == OPERATIONS[operation]]
     return list(dict.fromkeys(found))
 
 
 def group_rows(operation, shape):
-    """The rows of each group, as benchmarks/peers/README.md draws them."""
+    """The rows of each group, drawn as in benchmarks/peers/README.md."""
     if operation == "dense":
         return [shape[0]]
     numbers = random.Random(1 if operation == "contiguous" else 2)
@@ -77,7 +83,7 @@ class Call:
                 self.sizes[start : start + size] = group
 
     def by_exact_ends(self):
-        """The same groups without padding, which the library takes and DeepGEMM does not."""
+        """The same groups without padding, which the library supports and DeepGEMM does not."""
         import tilewright
 
         rows = self.torch.cat([self.torch.arange(s, s + n) for s, n in zip(self.starts, self.rows, strict=True)])
@@ -136,7 +142,7 @@ class Call:
 
 
 def against_exact_ends(call, us, clock):
-    """Prints the time by exact ends; whether the drop-in keeps to one kernel and nearly to that time."""
+    """Prints the time with exact ends. Returns whether the drop-in has one kernel and at most 3 % more time."""
     from tilewright.deep_gemm.testing import calc_diff
 
     function, ours, d = call.by_exact_ends()

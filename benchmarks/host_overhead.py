@@ -1,14 +1,18 @@
-"""What a call costs the host from Python, apart from the computing: targets on a GPU, the smallest products on the CPU.
+"""Measures the host time of a call from Python: against targets on a GPU, and with the smallest products on the CPU.
 
-    python benchmarks/host_overhead.py                 on the GPU if there is one: a table and a line of JSON
-    python benchmarks/host_overhead.py --device cpu    what the package itself takes (numpy, ml_dtypes)
-    python benchmarks/host_overhead.py | tail -1       the line alone
-    python benchmarks/host_overhead.py --json FILE     appends the line to a file, with commit, date and command
+    python benchmarks/host_overhead.py                 on the GPU, if there is one; prints a table and a line of JSON
+    python benchmarks/host_overhead.py --device cpu    the time of the package itself (numpy, ml_dtypes)
+    python benchmarks/host_overhead.py | tail -1       only the line of JSON
+    python benchmarks/host_overhead.py --json FILE     append the line to a file, with commit, date and command
 
-GPU: [128, 512, 1024] of 1x128:128x128, torch tensors. A call: median of 50 batches of 100 on an idle stream. First
-calls wait for their result: that of a kernel of the pack is the first of the process, with a context current; e5m2,
-which the pack lacks, is compiled into a new cache folder. CPU: the best of 20 runs of 2000 calls. Exit code 1 when a
-target is missed, 2 when there is nothing to measure on.
+On a GPU the product is [128, 512, 1024] of 1x128:128x128, with torch tensors:
+
+- The time of a call is the median of 50 batches of 100 calls on an idle stream.
+- A first call includes the wait for its result. With a precompiled kernel it is the first call of the process, with a current
+  context. With e5m2 values the kernel is not precompiled, and is compiled into a new cache folder.
+
+On the CPU the time is the best of 20 runs of 2000 calls. The exit code is 1 if a target is missed, and 2 if there is no device
+to measure on.
 """
 
 import argparse
@@ -36,7 +40,7 @@ class Figure(NamedTuple):
 
 
 def report(device: str, figures: Iterator[Figure], file: pathlib.Path | None) -> bool:
-    """Prints all of it; whether all targets are reached."""
+    """Prints the results. Returns whether all targets are reached."""
     figures = list(figures)
     print(f"{device}, from Python")
     print(f"{'':44}{'us':>12}{'target':>12}")
@@ -52,7 +56,7 @@ def report(device: str, figures: Iterator[Figure], file: pathlib.Path | None) ->
 
 
 def batched(call: Callable[[int], Any]) -> float:
-    """Median over batches of the host's time for one of 100 calls, the GPU idle before each batch."""
+    """The host's time per call: the median over batches of 100 calls, with an idle GPU before each batch."""
     import torch
 
     times = []
@@ -67,7 +71,7 @@ def batched(call: Callable[[int], Any]) -> float:
 
 
 def waited(call: Callable[[], Any]) -> float:
-    """One call and its result."""
+    """One call, including the wait for its result."""
     import torch
 
     torch.cuda.synchronize()
@@ -108,7 +112,7 @@ def on_gpu() -> Iterator[Figure]:
 
 
 class DLPack:
-    """Speaks DLPack and nothing else."""
+    """An array that supports only DLPack."""
 
     def __init__(self, array: Any):
         self.array = array
@@ -162,7 +166,7 @@ def main() -> None:
     if device == "cuda" and not has_gpu():
         parser.exit(2, "host_overhead: no GPU that torch can use; --device cpu measures without one\n")
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["TILEWRIGHT_CACHE_DIR"] = folder  # what is compiled here is not kept
+        os.environ["TILEWRIGHT_CACHE_DIR"] = folder  # compiled kernels are not kept
         if device == "cpu":
             reached = report("CPU", on_cpu(), arguments.json)
         else:

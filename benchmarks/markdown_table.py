@@ -1,4 +1,4 @@
-"""Tables of Markdown, for the pages that performance_page.py writes."""
+"""Markdown tables for the pages that performance_page.py writes."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""How much a wrong hint costs masked groups: for each shape, the kernels chosen with `expected_m` of 0.5 to 2 times the
-true mean, each timed on the GPU that is there.
+"""Measures the cost of a wrong hint for masked groups, on the GPU of this machine.
+
+For each shape it times the kernels that the planner chooses with `expected_m` of 0.5 to 2 times the true mean.
 
     benchmarks/masked_hints.py [--tilewright build/release/src/cli/tilewright] [--json FILE]
 
-Every different tile of a shape is timed once. A hint passes where its kernel takes at most 3 % more than the best of the
-shape's. Exit status 1 if one does not. A minute and a half on an H200.
+Each different tile of a shape is timed once. A hint passes if its kernel takes at most 3 % more time than the best kernel of
+the shape. The exit code is 1 if a hint does not pass. Takes a minute and a half on an H200.
 """
 
 import argparse
@@ -19,7 +20,7 @@ FACTORS = (0.5, 0.75, 1.0, 1.2, 1.5, 2.0)
 MUST_PASS = (0.5, 1.0, 2.0)
 LIMIT = 1.03
 GROUPS_AND_ROWS = ((1, 1024, 1024), (2, 1024, 512), (4, 1024, 256), (6, 4096, 1024), (8, 1024, 128), (32, 1024, 192),
-                   (32, 256, 20))  # groups, rows that there is room for, mean rows  # fmt: skip
+                   (32, 256, 20))  # groups, largest rows per group, mean rows  # fmt: skip
 WEIGHTS = ((4096, 7168), (7168, 2048))
 
 

@@ -1,4 +1,4 @@
-"""Where a line of benchmarks/results comes from: commit, date and command, and the trees of the code if no file differs."""
+"""The origin of a line of benchmarks/results: commit, date and command, and the trees of the code if no file differs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-FOLDERS = ("src", "include", "python", "cmake")  # from which results follow
+FOLDERS = ("src", "include", "python", "cmake")  # the folders on which results depend
 
 
 def git(*words: str) -> str:
@@ -16,7 +16,7 @@ def git(*words: str) -> str:
 
 
 def origin() -> dict[str, str]:
-    """What all lines of a run have in common, but for the device."""
+    """The fields that all lines of a run share, except the device."""
     began = datetime.datetime.now(datetime.timezone.utc)
     changed = git("status", "--porcelain", "--untracked-files=no", "--", *FOLDERS, "CMakeLists.txt")
     commit = git("rev-parse", "--short=10", "HEAD") + ("-dirty" if changed else "")

@@ -1,4 +1,4 @@
-"""The peers' tables, benchmarks/peers, as Python programs read them; src/bench/peers_table.h is the program's."""
+"""Reads the peers' tables of benchmarks/peers. src/bench/peers_table.h is the C++ counterpart."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ def is_blas(row: dict[str, Any]) -> bool:
     return "cuBLASLt" in row["peer"] and row["peer"].endswith("per-tensor scale")
 
 
-# The shape whose time by cuBLASLt makes runs comparable.
+# The shape whose cuBLASLt time makes runs comparable.
 REFERENCE: list[int] = next(row["shape"] for row in rows(SUITES["peers-ragged"]) if row["op"] == "dense reference")

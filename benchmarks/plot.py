@@ -1,8 +1,8 @@
-"""Roofline and bars against peers, as PNG and SVG, from lines of `tilewright bench --json` and the peers' table.
+"""Draws a roofline and bars against peers, as PNG and SVG, from lines of `tilewright bench --json` and the peers' table.
 
 python benchmarks/plot.py [--results benchmarks/results/h200.jsonl] [--peers benchmarks/peers/h200.jsonl] [--to build/plots]
 
-The last line of a (peer, operation, shape, flush) counts. Needs matplotlib.
+The last line of each peer, operation, shape and flush counts. Needs matplotlib.
 """
 
 import argparse
@@ -19,11 +19,11 @@ HERE = pathlib.Path(__file__).parent
 
 
 def device_fields(path):
-    """The numbers of a device table of the planner, by field."""
+    """The numbers in a device table of the planner, by field."""
     fields = {}
     for line in path.read_text().splitlines():
         cells = line.split("\t")
-        if len(cells) == 4 and cells[0] != "field" and cells[2] != "-":  # without a unit: text
+        if len(cells) == 4 and cells[0] != "field" and cells[2] != "-":  # a field without a unit is text
             fields[cells[0]] = float(cells[1])
     return fields
 
@@ -31,13 +31,13 @@ def device_fields(path):
 H200 = device_fields(HERE.parent / "src/plan/devices/h200.tsv")
 MEMORY_BYTES_PER_SECOND = H200["memory_bytes_per_second"]
 TENSOR_FLOPS_PER_SECOND = 2 * H200["fp8_products_per_clock"] * H200["sms"] * H200["boost_hertz"]
-# From a palette that people with any kind of colour vision can tell apart (Okabe and Ito).
+# A palette that is distinguishable with any kind of colour vision (Okabe and Ito).
 COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442"]
 CLASSES = [("m >= 4096", 4096, 1 << 62), ("m = 129 .. 4095", 129, 4095), ("m <= 128", 0, 128)]
 
 
 def read_lines(path):
-    """The dense lines of a file with a clean flush and, of ours, with tuned rows, by peer and shape."""
+    """The dense lines of a file with a clean flush, by peer and shape; for our lines only those with tuned rows."""
     times = {}
     for number, line in enumerate(pathlib.Path(path).read_text().splitlines(), 1):
         if not line.strip():
@@ -65,7 +65,7 @@ def flops(shape):
 
 
 def compulsory_bytes(shape):
-    """fp8 operands read once, bf16 D written once; scales are less than 4 % of it."""
+    """Bytes: fp8 operands read once, bf16 D written once. Scales, less than 4 % of that, are not counted."""
     m, n, k = shape
     return m * k + n * k + 2 * m * n
 
@@ -86,7 +86,7 @@ def roofline(peers, chosen):
 
 
 def bars(peers, chosen):
-    """Time of each peer over ours: above 1 we are faster."""
+    """The time of each peer divided by ours. Above 1 we are faster."""
     ours = peers[chosen[0]]
     figure, all_axes = plt.subplots(len(CLASSES), 1, figsize=(11, 10), layout="constrained")
     for axes, (title, least, most) in zip(all_axes, CLASSES, strict=True):
@@ -128,10 +128,10 @@ def main(arguments=None):
     own = [peer for peer in results if peer.startswith("Tilewright") and options.ours in peer]
     if not own:
         raise SystemExit(f"plot: no line of Tilewright with '{options.ours}' in {options.results}: {sorted(results)}")
-    # The stream multiplies nothing.
+    # The stream does not multiply.
     live = [peer for peer in results if not peer.startswith(("Tilewright", "TMA stream"))]
     table = by_peer(read_lines(options.peers))
-    absent = [peer for peer in table if not (live and peer.startswith("cuBLASLt"))]  # live ones replace the table's
+    absent = [peer for peer in table if not (live and peer.startswith("cuBLASLt"))]  # measured rows replace those of the table
     peers = {**table, **results}
     chosen = [own[-1], *live, *(peer for peer in absent if "bf16" not in peer)]
     options.to.mkdir(parents=True, exist_ok=True)

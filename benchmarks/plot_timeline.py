@@ -3,8 +3,8 @@
 python benchmarks/plot_timeline.py                  # from the record, into docs
 python benchmarks/plot_timeline.py RECORD FOLDER    # the same into another folder, with one_kernel.md in it
 
-The record is what RECORD below names, of build/release/benchmarks/kernel_timeline on an H200. Without one, the ring alone is drawn and the
-section stays empty. tests/lint/test_one_kernel.py holds the page against the record.
+The record is the file RECORD below, which build/release/benchmarks/kernel_timeline has written on an H200. Without a record,
+only the ring is drawn, and the section stays empty. tests/lint/test_one_kernel.py compares the page with the record.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ THEMES = {
     "dark": {"text": "#f0f6fc", "line": "#9198a1", "fill": "#12314f", "soft": "#212830", "wait": "#3d444d", "multiply": "#4493f8",
              "promote": "#f0883e", "epilogue": "#3fb950", "load": "#9198a1"},
 }  # fmt: skip
-# What a warp does from an event to its next one.
+# The activity of a warp from each event to the next one.
 DOING = {"waits_empty": "wait", "loads": "load", "waits_full": "wait", "multiplies": "multiply", "released": "promote",
          "epilogue": "epilogue"}  # fmt: skip
 ROLES = ["load", "multiply 0", "multiply 1"]
@@ -36,7 +36,7 @@ Spans = list[tuple[str, int, int]]
 
 
 def read(record: pathlib.Path) -> tuple[dict[str, Any], dict[int, dict[str, Spans]]]:
-    """The line on the run, and for each block the spans of its roles: what, from and to which clock."""
+    """The line about the run, and for each block the spans of its roles: activity, first and last clock."""
     about, *lines = map(json.loads, record.read_text().splitlines())
     blocks: dict[int, dict[str, Spans]] = {}
     for line in lines:
@@ -47,12 +47,12 @@ def read(record: pathlib.Path) -> tuple[dict[str, Any], dict[int, dict[str, Span
 
 
 def tile_ends(spans: Spans) -> list[int]:
-    """When a consumer's epilogues have ended."""
+    """The clocks at which a consumer's epilogues end."""
     return [end for what, _, end in spans if what == "epilogue"]
 
 
 def median_clocks(blocks: dict[int, dict[str, Spans]]) -> dict[str, float]:
-    """Of consumers, of all tiles but a block's first: its operands come from a cold start."""
+    """Spans of consumers, for all tiles except the first of a block, whose operands arrive after a cold start."""
     found: dict[str, list[int]] = {"wait": [], "multiply": [], "promote": [], "epilogue": [], "tile": []}
     for roles in blocks.values():
         for role in ("multiply 0", "multiply 1"):
@@ -65,7 +65,7 @@ def median_clocks(blocks: dict[int, dict[str, Spans]]) -> dict[str, float]:
 
 
 def section(record: pathlib.Path) -> str:
-    """What the page says of the record; nothing without one."""
+    """The text of the page on the record; empty without a record."""
     if not record.exists():
         return ""
     about, blocks = read(record)
@@ -150,7 +150,7 @@ def draw_ring(theme: dict[str, str], path: pathlib.Path) -> None:
     words(0, 43.5, "One block: 384 threads, one to an SM, 200,704 bytes of shared memory", size=11)
     words(0, 39.8, "Warps 1 and 3 of the producers are not drawn: they load 128x128 scales and store D.", "line", 9)
 
-    # Stage 2, opened up.
+    # Stage 2 in detail.
     for x, edge in ((39, 10), (45, 78)):
         axes.plot([x, edge], [22, 11.5], color=theme["line"], linewidth=0.8, linestyle=(0, (3, 3)), zorder=0)
     box(10, 4, 27, 7.5, "A: 128 rows x 128 of k\n16 KB, swizzled", "fill")

@@ -1,7 +1,7 @@
-"""The process that measures the cases of training_peers.py: it prints an object a line on what begins, is measured and has ended.
+"""The process that measures the cases of training_peers.py. It prints one JSON object per line for each start, result and end.
 
-Read from its input: the cases with their numbers, and those contestants that have ended such a process before. A contestant that is
-not there, fails or computes something wrong is a line with `failed`; if it leaves the GPU unusable, the process ends.
+It reads from its input the cases with their numbers, and the contestants that have crashed an earlier process. A contestant
+that is missing, fails or computes a wrong result gives a line with `failed`. If the GPU becomes unusable, the process ends.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from training_gradients import FromBf16, Gradients
 from training_rows import Rows
 from training_sizes import SECTIONS, Case, from_json, words_of_case
 
-IN_TURN = "all in turn"  # what has begun when no contestant is alone
-MOST_LETTERS = 160  # of why something failed
-UNUSABLE = 3  # exit code where the GPU takes no more calls
+IN_TURN = "all in turn"  # the name of a measurement with all contestants
+MOST_LETTERS = 160  # of the reason of a failure
+UNUSABLE = 3  # exit code if the GPU accepts no more calls
 
 Emit = Callable[[dict[str, Any]], None]
 
@@ -56,12 +56,15 @@ def checked(key: str, peer: str, make: Callable[[], Contestant]) -> Ready:
 def medians(clock: Any, calls: list[Call]) -> list[float]:
     try:
         return clock.medians(calls)
-    except ClockError:  # events get lost now and then
+    except ClockError:  # the profiler sometimes loses events
         return clock.medians(calls)
 
 
 def timed(clock: Any, ready: list[Ready]) -> Iterator[tuple[Ready, dict[str, Any]]]:
-    """What a line says of each: its time with all in turn, or alone where one of them fails, or the profiler loses its kernels."""
+    """The time of each contestant, measured in turn with all others.
+
+    If one fails or the profiler loses its kernels, each contestant is measured separately.
+    """
     try:
         together = medians(clock, [each.contestant.call for each in ready])
     except Exception:  # of other libraries: anything
@@ -120,16 +123,16 @@ def main() -> None:
     order = json.load(sys.stdin)
     device = order["device"]
     clock = (DeviceClock if device == "cuda" else HostClock)(order["repeats"])
-    out, sys.stdout = sys.stdout, sys.stderr  # what other libraries print is no event
+    out, sys.stdout = sys.stdout, sys.stderr  # output of other libraries must not mix with the events
 
     def emit(number: int, event: dict[str, Any]) -> None:
         print(json.dumps({"case": number, **event}), file=out, flush=True)
 
     for number, words in order["cases"]:
-        # Operands that no one measures are not to fill the GPU's memory next to those of the next case.
+        # Operands that are no longer measured must not occupy GPU memory during the next case.
         try:
             measure(from_json(words), device, clock, lambda event, n=number: emit(n, event), order["without"].get(str(number), []))
-        except Exception as why:  # of operands that all share: no memory, most likely
+        except Exception as why:  # from the shared operands: most likely out of memory
             case = from_json(words)
             emit(number, {"event": "line", "line": failed_line(case, IN_TURN, IN_TURN, words_of(why))})
             require_usable(device)

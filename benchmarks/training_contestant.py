@@ -1,5 +1,7 @@
-"""One call of training_peers.py's comparisons: what is timed, and how far its result is from float64 sums of what its codes and scales
-are. What the calls of several products share."""
+"""One timed call of training_peers.py, and the error of its result against float64 sums of its dequantized operands.
+
+Also the functions that the calls of several products share.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +14,16 @@ import tilewright as tw
 import torch
 
 SAMPLED_GROUPS, SAMPLED_ROWS = 3, 64
-# Relative errors that a right result stays below: D is rounded to bf16, and sums in the tensor core alone have 14 bits; what fp8 makes of
-# normal numbers in bf16 is 0.037 of dW.
+# Limits of the relative error of a right result. D is rounded to bf16, and sums that stay in the tensor core have 14 bits. fp8
+# operands from normal bf16 numbers give an error of 0.037 of dW.
 MOST_ERROR, MOST_ERROR_OF_FP8 = 0.02, 0.045
-BEFORE = 0.5  # what D of f32 has before it is added to, where the result is looked at
+BEFORE = 0.5  # the value of an f32 D before the call that is checked
 TORCH = f"torch {torch.__version__.partition('+')[0]}"
 TILEWRIGHT = f"Tilewright {tw.__version__}"
 
 
 class MissingError(RuntimeError):
-    """A contestant that is not on this machine, or does not take this product: said in the table."""
+    """A contestant that is not installed or does not support a product. The table says so."""
 
 
 class Contestant(NamedTuple):
@@ -29,8 +31,8 @@ class Contestant(NamedTuple):
     result: Callable[[], torch.Tensor]  # D of the last call
     error: Callable[[], float]  # of D
     limit: float
-    fields: dict[str, Any]  # what its line says
-    tokens: int  # that count in the rate
+    fields: dict[str, Any]  # the fields of its line
+    tokens: int  # the tokens that the rate counts
 
 
 Maker = Callable[[], Contestant]
@@ -39,7 +41,7 @@ Real = Callable[..., torch.Tensor]
 
 
 def codes(values: torch.Tensor) -> torch.Tensor:
-    """As torch takes them: indexing and copies of fp8 go by bytes in some versions."""
+    """fp8 as bytes, because some versions of torch cannot index or copy fp8."""
     return values.view(torch.uint8)
 
 
@@ -48,7 +50,7 @@ def fp8(values: torch.Tensor) -> torch.Tensor:
 
 
 def numbers(values: torch.Tensor) -> torch.Tensor:
-    """In float64: of bf16, or of the codes of e4m3."""
+    """bf16 or e4m3 as float64."""
     if values.dtype == torch.bfloat16:
         return values.double()
     return torch.tensor(tw.decode(np.arange(256, dtype=np.uint8), "e4m3").tolist(), dtype=torch.float64, device=values.device)[values.long()]
@@ -66,12 +68,12 @@ def begins_of(sizes: tuple[int, ...], step: int = 1) -> list[int]:
 
 
 def sampled(sizes: tuple[int, ...]) -> list[int]:
-    """The first group, the last and the largest."""
+    """The first, the last and the largest group."""
     return sorted({0, len(sizes) - 1, max(range(len(sizes)), key=sizes.__getitem__)})[:SAMPLED_GROUPS]
 
 
 def some_rows(count: int, device: str) -> torch.Tensor:
-    """Neighbours at both ends and others in between."""
+    """A sample of indices: neighbours at both ends, and some between."""
     if count <= SAMPLED_ROWS:
         return torch.arange(count, device=device)
     ends = SAMPLED_ROWS // 4
@@ -80,7 +82,7 @@ def some_rows(count: int, device: str) -> torch.Tensor:
 
 
 def relative(given: list[torch.Tensor], exact: list[torch.Tensor]) -> float:
-    """The largest of the groups'; infinite where a number is none."""
+    """The largest error of the groups; infinite if a result is not a number."""
     worst = 0.0
     for of_given, of_exact in zip(given, exact, strict=True):
         distance = float((of_given.double() - of_exact).norm() / of_exact.norm().clamp(min=1e-30))
@@ -98,7 +100,7 @@ def named(where: Any, *names: str) -> Any:
 def deep_gemm() -> Any:
     try:
         return importlib.import_module("deep_gemm")
-    except Exception as why:  # it asks for a compiler when it is imported
+    except Exception as why:  # its import needs a compiler
         raise MissingError(f"DeepGEMM cannot be imported: {why or type(why).__name__}") from why
 
 

@@ -1,4 +1,4 @@
-"""Weight gradients of training_peers.py: from columns of fp8, and from bf16 tensors with the quantisers, next to torch's and DeepGEMM's."""
+"""Weight gradients of training_peers.py, from fp8 columns or from bf16 tensors with quantizers, against torch and DeepGEMM."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from training_sizes import STEP, Case
 
 
 class Columns:
-    """What a weight gradient is computed from: X and dY of one case, as bf16, and as columns that our quantiser made."""
+    """The operands of a weight gradient: X and dY of one case, in bf16 and as columns from our quantizer."""
 
     def __init__(self, case: Case, device: str):
         self.case, self.device = case, device
@@ -56,7 +56,7 @@ class Columns:
         return slice(self.aligned_begins[group], self.aligned_begins[group] + self.case.sizes[group])
 
     def real(self, side: tw.Quantized, group: int, rows: torch.Tensor) -> torch.Tensor:
-        """The values of rows of the features in a group, of scales by row or by 128 tokens of it."""
+        """The values of some features in a group, with a scale per row or per 128 tokens."""
         range_of = self.range_of(group)
         values = numbers(codes(side.values)[rows, range_of])
         if side.recipe == "row":
@@ -76,7 +76,7 @@ class Columns:
 
 
 class Gradients:
-    """Weight gradients from fp8: each contest has the rounding of tokens that its peer asks for."""
+    """Weight gradients from fp8. Each contest rounds tokens up as its peer requires."""
 
     def __init__(self, case: Case, device: str):
         self.case, self.device = case, device
@@ -96,7 +96,7 @@ class Gradients:
         return fields | ({"output": "f32", "accumulates": True} if recipe == "1x128" else {"output": "bf16"})
 
     def ours(self, case: Case, recipe: str) -> Contestant:
-        """bf16 where a row has one scale, as torch writes it; f32 += for blocks, as DeepGEMM does."""
+        """D: bf16 for row scales, as in torch; f32, added to, for block scales, as in DeepGEMM."""
         of = Columns(case, self.device)
         a, b = of.quantized(recipe)
         adds = recipe == "1x128"
@@ -121,7 +121,7 @@ class Gradients:
         return Contestant(call, d, error, MOST_ERROR, fields, of.case.tokens)
 
     def torch_row(self, case: Case) -> Contestant:
-        """The same codes, without the space between groups."""
+        """The same values without gaps between groups."""
         function = named(torch, "_scaled_grouped_mm")
         of = Columns(case, self.device)
         a, b = of.quantized("row")
@@ -141,7 +141,7 @@ class Gradients:
         a, b = of.quantized("1x128")
         flat = [torch.cat([codes(side.values)[:, of.range_of(g)].reshape(-1) for g in range(case.groups)]) for side in (a, b)]
         blocks = case.tokens // ALIGNMENT
-        # Factors of neighbouring rows are neighbours in memory, as its own casts write them.
+        # Factors of neighbouring rows are neighbours in memory, as DeepGEMM's casts write them.
         pairs = [(fp8(values), side.scales[:, :blocks].t().contiguous().t()) for values, side in zip(flat, (a, b), strict=True)]
         d, sizes = of.new_d(torch.float32), list(case.sizes)
         on_device = torch.tensor(sizes, dtype=torch.int32, device=self.device)
@@ -153,8 +153,10 @@ class Gradients:
 
 
 class FromBf16:
-    """dW of bf16 from bf16 tensors: quantisers and product. What backward needs of dY for dgrad is written too, X's part only where
-    forward has not made it."""
+    """dW in bf16 from bf16 tensors: quantizers and product.
+
+    The quantizers also write the operand of dY for dgrad. They write the operand of X only if forward has not made it.
+    """
 
     def __init__(self, case: Case, device: str):
         self.of = Columns(case.rounded(ALIGNMENT), device)
@@ -179,11 +181,14 @@ class FromBf16:
         return Contestant(call, d, lambda: of.error(d(), real(of.dy), real(of.x)), limit, words, self.case.tokens)
 
     def fold(self, layer: bool) -> Contestant:
-        """X's codes and scales are forward's. dY is read once: both of its operands have scales of 128. layer: dY's rows have a scale each,
-        for which it is read twice, and X's codes are moved to where groups begin, for a layer does not know the sizes."""
+        """dW with the values and scales of X from forward. dY is read once, because both of its operands have scales of 128.
+
+        With `layer`, dY has a scale per row and is read twice. X's values are moved to aligned groups, because a layer does not
+        know the sizes of groups.
+        """
         of, tokens = self.of, self.case.tokens
         x, _ = tw.quantize_tokens(of.x, of.ends, rows="row")
-        weights = torch.rand(self.case.groups, self.case.n, device=of.device) + 0.5  # scales of W's rows
+        weights = torch.rand(self.case.groups, self.case.n, device=of.device) + 0.5  # the scales of W's rows
         assert x is not None
         x_codes, d = codes(x.values), of.new_d()
 
@@ -195,7 +200,7 @@ class FromBf16:
                 ends = aligned_ends(of.ends, tokens)
                 tw.k_grouped_gemm(columns, columns_of_codes(x_codes, of.ends), aligned_offsets=ends, out=d)
                 return
-            # Columns behind the last group are left out, where X has no rows.
+            # Columns after the last group are dropped, because X has no rows there.
             dy = tw.Quantized(columns.values[:, :tokens], "1x128", columns.scales[:, : tokens // ALIGNMENT])
             tw.k_grouped_gemm(dy, tw.Quantized(x_codes, "e4m3"), aligned_offsets=of.aligned, out=d, layout="nn")
 

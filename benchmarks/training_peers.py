@@ -1,18 +1,23 @@
 #!/usr/bin/env python3
-"""Products of a training step against those of torch and DeepGEMM, on the same matrices, in the same run, on the GPU that is there.
+"""Compares the products of a training step with those of torch and DeepGEMM, on the same matrices and in the same run.
 
-    python benchmarks/training_peers.py --json FILE                 # all that has a target; make gpu-peers names the file
+    python benchmarks/training_peers.py --json FILE                 # everything with a target; see make gpu-peers
     python benchmarks/training_peers.py --only forward,dgrad
     python benchmarks/training_peers.py --random 20 --seed 5 --only wgrad-random,forward-random
 
-forward, dgrad: grouped products of three models' experts, scales of whole tensors, against torch._scaled_grouped_mm with scales of rows.
-wgrad, wgrad-other: groups of k, scales of rows, bf16 out, against the same of torch, with tokens rounded up to 16 for both, and ours without;
-blocks of 128, f32 +=, against DeepGEMM's, with tokens rounded up to 128. from-bf16: quantisers and wgrad against torch's bf16 product.
-Who is not there or fails is named, and so is whose result is wrong; all others are measured. Each result is held against float64 sums of
-the codes it is computed from (from-bf16: of the bf16 tensors), then all of a case are called in turn, each call behind a flush of L2; the
-times of all kernels of a call, as torch's profiler has them, are added up, and the median counts. Lines are appended as they are measured.
+Sections:
 
-Needs torch 2.8 or newer. Exit code 1: a target is missed, or a result of ours is wrong; 2: there is nothing to measure on.
+- forward, dgrad: grouped products of the experts of three models. Ours have tensor scales, torch._scaled_grouped_mm row scales.
+- wgrad, wgrad-other: k-grouped products. With row scales and bf16 output against torch, both with tokens rounded up to 16,
+  and ours also without. With 128-blocks and f32 += against DeepGEMM, with tokens rounded up to 128.
+- from-bf16: quantizers and wgrad against torch's bf16 product.
+
+Each result is compared with float64 sums of the dequantized operands (from-bf16: of the bf16 tensors). Then all contestants of
+a case are called in turn, each call after a flush of L2. The times of all kernels of a call, from torch's profiler, are added,
+and the median counts. Lines are appended as soon as they are measured. A contestant that is missing, fails or has a wrong
+result is named, and all others are measured.
+
+Needs torch 2.8 or newer. The exit code is 1 if a target is missed or a result of ours is wrong, and 2 if there is no GPU.
 """
 
 from __future__ import annotations
@@ -28,7 +33,7 @@ import training_processes
 from origin import origin
 from training_sizes import RANDOM, SECTIONS, Case, fixed, random_cases, smaller
 
-FIRST_WORDS = "Tilewright"  # of our names in a record
+FIRST_WORDS = "Tilewright"  # the first word of our names in a record
 
 
 def parsed(words: list[str] | None = None) -> argparse.Namespace:
@@ -58,7 +63,7 @@ def chosen(arguments: argparse.Namespace) -> list[Case]:
 
 
 def device_name(device: str) -> str | None:
-    """None where there is none."""
+    """The name of the GPU, or None if there is none."""
     if device == "cpu":
         return "CPU"
     try:

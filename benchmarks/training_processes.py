@@ -1,5 +1,8 @@
-"""Runs the cases of training_peers.py in a process of their own, and in another one what is left where it ends: a contestant that takes a
-process down is left out of its case, and costs nothing else. Lines are handed on as soon as they are measured."""
+"""Runs the cases of training_peers.py in a separate process, and the remaining cases in a new process if that one ends.
+
+A contestant that crashes the process is removed from its case, and loses no other result. Lines are passed on as soon as they
+are measured.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +19,18 @@ from typing import Any
 from training_sizes import Case, as_json, words_of_case
 
 PROGRAM = [sys.executable, str(pathlib.Path(__file__).with_name("training_contest.py"))]
-SILENCE_S = 120.0  # a process that says nothing for as long is ended
+SILENCE_S = 120.0  # a process without output for this long is ended
 IN_TURN = "all in turn"
 
 Line = dict[str, Any]
 
 
 class ProcessError(RuntimeError):
-    """No case can be measured."""
+    """No case can be measured on this machine."""
 
 
 def events_of(order: Line, silence: float = SILENCE_S) -> Iterator[Line]:
-    """What a process of measuring says, and at last how it ended."""
+    """The events of a measuring process, and at last how it ended."""
     with tempfile.TemporaryFile() as told:
         told.write(json.dumps(order).encode())
         told.seek(0)
@@ -41,7 +44,7 @@ def events_of(order: Line, silence: float = SILENCE_S) -> Iterator[Line]:
                 why = f"nothing for {silence:.0f} s, ended"
                 break
             read = os.read(fd, 1 << 16)
-            if not read:  # its end
+            if not read:  # end of the output
                 break
             *lines, text = (text + read).split(b"\n")
             yield from map(json.loads, lines)
@@ -52,7 +55,7 @@ def events_of(order: Line, silence: float = SILENCE_S) -> Iterator[Line]:
 def run(
     cases: list[Case], order: Line, record: Callable[[Line], None], events: Callable[[Line], Iterator[Line]] = events_of
 ) -> None:
-    """Calls `record` with each line, once for each contestant of a case. order: what else a process is told."""
+    """Calls `record` with each line, once per contestant of a case. `order`: further options for the process."""
     left, without, recorded = dict(enumerate(cases)), {}, set()
 
     def once(number: int, line: Line) -> None:

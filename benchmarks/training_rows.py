@@ -1,4 +1,4 @@
-"""Forward and dgrad of training_peers.py: Tilewright's grouped products and torch's, of the same X (dgrad: dY) and W."""
+"""Forward and dgrad of training_peers.py: grouped products of Tilewright and torch on the same X (dgrad: dY) and W."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from training_sizes import SECTIONS, Case
 
 
 class Rows:
-    """Forward or dgrad of one case: A [tokens, k of the product] against B of each group."""
+    """Forward or dgrad of one case: A [tokens, k of the product] times the B of each group."""
 
     def __init__(self, case: Case, device: str):
         self.case, self.device, self.product = case, device, SECTIONS[case.section].product
@@ -55,7 +55,7 @@ class Rows:
         return Contestant(call, d, lambda: self.error(d(), a, b, transposed), MOST_ERROR, {**self.common, **fields}, self.case.tokens)
 
     def error(self, d: torch.Tensor, a: tw.Quantized, b: tw.Quantized, transposed: bool) -> float:
-        """transposed: B [groups, k of the product, outputs], as W is where dgrad reads it."""
+        """transposed: whether B is [groups, k of the product, outputs], like W in dgrad."""
         given, exact = [], []
         for group in sampled(self.case.sizes):
             rows = self.begins[group] + some_rows(self.case.sizes[group], self.device)
@@ -67,7 +67,7 @@ class Rows:
         return relative(given, exact)
 
     def ours(self, recipe: str) -> Contestant:
-        """dgrad of whole tensors reads forward's codes of W; that of rows a second copy, whose scales are those of W's columns."""
+        """W for dgrad. With tensor scales dgrad reads the values of forward; with row scales, a second copy with column scales."""
         second_copy = self.product == "dgrad" and recipe == "row"
         as_forward = self.product == "dgrad" and not second_copy
         a, b = self.quantized(recipe, second_copy)
@@ -83,7 +83,7 @@ class Rows:
     def torch_row(self) -> Contestant:
         function = named(torch, "_scaled_grouped_mm")
         a, b = self.quantized("row", self.product == "dgrad")
-        columns = fp8(codes(b.values).contiguous()).transpose(-1, -2)  # column-major, as torch asks
+        columns = fp8(codes(b.values).contiguous()).transpose(-1, -2)  # torch requires column-major
         left, left_scales, right_scales = fp8(codes(a.values)), a.scales.contiguous(), b.scales.contiguous()
         made: list[torch.Tensor] = []
 

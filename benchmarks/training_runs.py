@@ -1,10 +1,11 @@
-"""Runs examples/moe_train as docs/moe_training.md reports it: four seeds of bf16, each recipe, and two planted faults.
+"""Runs examples/moe_train for docs/moe_training.md: four seeds of bf16, each recipe, and two planted faults.
 
 python benchmarks/training_runs.py --json benchmarks/results/moe_train.jsonl                  # the small model on a CPU
 python benchmarks/training_runs.py --device cuda --json benchmarks/results/moe_train.jsonl    # the large one on a GPU
 
-Each run is a process that appends its line as soon as it has ended; `--at-once` of them share the device, so that their times
-say nothing. At the end all of them are judged: exit code 1 if a recipe learns worse than bf16, a fault is not seen, or a run failed.
+Each run is a process that appends its line when it ends. `--at-once` of them share the device, so that their times have no
+meaning. At the end all runs are judged. The exit code is 1 if a recipe learns worse than bf16, a fault is not detected, or a run
+failed.
 """
 
 from __future__ import annotations
@@ -23,22 +24,23 @@ from judgement import judge  # noqa: E402
 
 SEEDS = 4
 RECIPES = ("row", "tensor", "1x128", "1x128:128x128", "fold", "row/e5m2")
-FAULTS = ("flushed", "neighbouring-scales")  # planted in `row`
-# The wider model has a lower rate than train.py's, and needs some hundred steps before it learns more than pairs of bytes.
+FAULTS = ("flushed", "neighbouring-scales")  # planted in recipe `row`
+# The wider model has a lower learning rate than the default of train.py. It needs some hundred steps before it learns more than
+# pairs of bytes.
 LARGE = ["--large", "--rate", "5e-4"]
 STEPS = 600
 STEPS_ON_CPU = 400
 
 
 def runs() -> list[list[str]]:
-    """What train.py is called with: one run each."""
+    """The arguments of train.py for each run."""
     of_bf16 = [["--recipes=", "--seeds", "1", "--first-seed", str(seed)] for seed in range(SEEDS)]
     of_recipes = [["--recipes", recipe, "--seeds", "0"] for recipe in RECIPES]
     return of_bf16 + of_recipes + [["--recipes", "row", "--seeds", "0", "--fault", fault] for fault in FAULTS]
 
 
 def run(words: list[str]) -> str:
-    """Its row of train.py's table, or why there is none."""
+    """The run's row of the table of train.py, or the reason why there is none."""
     done = subprocess.run([sys.executable, EXAMPLE / "train.py", *words], capture_output=True, text=True, check=False)
     row = done.stdout.splitlines()[1:2]
     return row[0] if row else f"FAILED: {' '.join(words)}: {done.stderr.strip()}"

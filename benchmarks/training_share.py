@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
-"""What quantisers take of the GPU time of a training step of `tilewright.torch`: forward, backward and SGD, weights and tokens of bf16.
+"""Measures the share of quantizers in the GPU time of a training step of `tilewright.torch`: forward, backward and SGD, in bf16.
 
     python benchmarks/training_share.py                      # a table; less than a minute
     python benchmarks/training_share.py --recipes 1x128,row
-    python benchmarks/training_share.py --microbatches 4     # of a step, inside of reuse_weights()
-    python benchmarks/training_share.py --kernels            # and what each kernel takes, by its name
+    python benchmarks/training_share.py --microbatches 4     # per step, inside of reuse_weights()
+    python benchmarks/training_share.py --kernels            # also the time of each kernel
 
-Times are those of torch's profiler, summed by the kernels' names, of the last of a few steps without gaps on the host. `of W` is the part of
-the quantisers that a copy of the weight for forward and dgrad takes, measured on its own. `copies` are kernels that write codes of W or X in
-another order; `torch` is what torch runs: the optimizer, ends of groups, sums of biases.
+Times come from torch's profiler, summed by kernel name, for the last of a few steps without gaps on the host. The columns:
 
-Exit code 1: quantisers take more than 20 % of a step; 2: there is no Hopper GPU.
+    of W    the part of the quantizers that makes the copies of the weight for forward and dgrad, measured separately
+    copies  kernels that write the values of W or X in another order
+    torch   kernels of torch: the optimizer, ends of groups, sums of biases
+
+The exit code is 1 if quantizers take more than 20 % of a step, and 2 without a Hopper GPU.
 """
 
 from __future__ import annotations
@@ -26,11 +28,11 @@ from typing import Any
 TARGET = 0.20
 WARM, MEASURED = 3, 5
 
-# tokens, K, N of dense layers; groups, tokens of a group, K, N
+# Dense layers: tokens, K, N. Grouped layers: groups, tokens per group, K, N.
 DENSE = ((8192, 4096, 14336), (8192, 14336, 4096), (8192, 8192, 8192), (2048, 4096, 4096))
 GROUPED = ((8, 2048, 7168, 4096), (8, 2048, 2048, 7168), (32, 512, 2048, 1536), (128, 256, 2048, 1536))
 
-# Mangled names have the length of a word before it.
+# In mangled names each word follows its length.
 OURS = re.compile(r"hopper(?:::|\d+)([a-z_]+?)(?=[<(IEv]|$)")
 QUANTISERS = {"quantize", "measure", "clear_scales", "finish_scales", "finish_tensor_scales", "quantize_blocks"}
 COPIES = {"transpose_codes", "expand_weights", "decode_codes"}
@@ -44,7 +46,7 @@ def kind_of(kernel: str) -> str:
 
 
 def kernel_times(function: Callable[[], Any]) -> Counter[str]:
-    """Microseconds of each kernel, by its name, of one of some calls."""
+    """Microseconds of each kernel in one of several calls, by name."""
     import torch
 
     for _ in range(WARM):
@@ -69,7 +71,7 @@ def by_kind(times: Counter[str]) -> Counter[str]:
 
 
 def ends_of(groups: int, tokens: int) -> Any:
-    """Uneven, multiples of 16, as a router would have them."""
+    """Uneven group sizes, multiples of 16, as from a router."""
     import torch
 
     torch.manual_seed(0)
@@ -98,7 +100,7 @@ def step_of(layer: Any, x: Any, given: list[Any], microbatches: int) -> Callable
 
 
 def measured(shape: tuple[int, ...], recipe: str, microbatches: int) -> tuple[Counter[str], Counter[str]]:
-    """The kernels of a step, and those of the weight's copies."""
+    """The kernels of a step, and the kernels that copy the weight."""
     import tilewright.torch
     import torch
     from tilewright.torch._weights import copies_of

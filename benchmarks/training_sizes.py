@@ -1,6 +1,6 @@
-"""The products that training_peers.py times, and what each is to reach: sizes of three models' experts, of weight gradients, and random ones.
+"""The products of training_peers.py and their targets: sizes of the experts of three models, of weight gradients, and random.
 
-Weights are W [groups, n, k], X [tokens, k], dY [tokens, n]. Forward is Y = X W^T, dgrad dX = dY W, wgrad dW = dY^T X of each group.
+Weights are W [groups, n, k], X [tokens, k], dY [tokens, n]. Per group, forward is Y = X W^T, dgrad dX = dY W, wgrad dW = dY^T X.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import Any, NamedTuple
 
 from layer_tables import EXPERTS
 
-# Groups of weight gradients begin at multiples of these: torch's fp8 product wants 16, DeepGEMM's 128.
+# Groups of weight gradients begin at multiples of these: 16 for torch's fp8 product, 128 for DeepGEMM.
 STEP, ALIGNMENT = 16, 128
 
 
 class Case(NamedTuple):
-    """One product, of all that are compared with each other on the same matrices."""
+    """One product, which all contestants compute from the same matrices."""
 
     section: str
-    name: str  # of the weights, in tables
+    name: str  # the name of the weights in tables
     n: int
     k: int
-    sizes: tuple[int, ...]  # tokens of each group, as they were drawn
+    sizes: tuple[int, ...]  # tokens of each group, as drawn
     mean: int
 
     @property
@@ -35,19 +35,19 @@ class Case(NamedTuple):
 
     @property
     def shape(self) -> list[int]:
-        """As lines of records have it: groups, then m, n and k of the product, the mean tokens where they vary."""
+        """The shape in records: groups, then m, n and k of the product. Where tokens vary, their mean."""
         kind = SECTIONS[self.section].product
         if kind == "wgrad":
             return [self.groups, self.n, self.k, self.mean]
         return [self.groups, self.mean, *((self.n, self.k) if kind == "forward" else (self.k, self.n))]
 
     def rounded(self, step: int) -> Case:
-        """Each group with its tokens rounded up to a multiple of `step`."""
+        """The case with the tokens of each group rounded up to a multiple of `step`."""
         return self._replace(sizes=tuple(-(-size // step) * step for size in self.sizes))
 
 
 class Target(NamedTuple):
-    """How many times as fast as a peer; None: shown, and no target."""
+    """A required speed relative to a peer. None: the ratio is shown, without a target."""
 
     ours: str
     peer: str
@@ -55,7 +55,7 @@ class Target(NamedTuple):
 
 
 class Section(NamedTuple):
-    product: str  # forward, dgrad or wgrad
+    product: str  # "forward", "dgrad" or "wgrad"
     words: str
     targets: tuple[Target, ...]
 
@@ -77,7 +77,7 @@ SECTIONS = {
 }  # fmt: skip
 RANDOM = tuple(name for name in SECTIONS if name.endswith("-random"))
 
-# groups, n, k of the weights, and the mean tokens of a group.
+# groups, n and k of the weights, and the mean tokens per group.
 WGRAD = ((4, 4096, 7168, 8192), (4, 7168, 2048, 8192), (8, 4096, 7168, 4096), (8, 7168, 2048, 4096),
          (8, 1536, 4096, 1000), (32, 1536, 4096, 500), (8, 5760, 2880, 1000))  # fmt: skip
 # Experts of Qwen3-30B, Qwen3-235B, DeepSeek-V2-Lite, Mixtral 8x7B and gpt-oss-120b, with few and with many tokens.
@@ -87,7 +87,7 @@ FROM_BF16 = WGRAD[:4]
 
 
 def drawn(mean: int, groups: int, seed: int) -> tuple[int, ...]:
-    """As benchmarks/peers/README.md draws them: seed 1 for rows, seed 3 for k."""
+    """Group sizes, drawn as in benchmarks/peers/README.md: seed 1 for rows, seed 3 for k."""
     numbers = random.Random(seed)
     return tuple(int(mean * numbers.uniform(0.7, 1.3)) for _ in range(groups))
 
@@ -108,11 +108,11 @@ def fixed() -> list[Case]:
             *gradients("from-bf16", FROM_BF16)]  # fmt: skip
 
 
-MOST_ELEMENTS = 1 << 29  # of one matrix: of X, dY or all weights
+MOST_ELEMENTS = 1 << 29  # limit of one matrix: X, dY, or the weights of all groups
 
 
 def random_case(section: str, numbers: random.Random) -> Case:
-    """2 to 128 groups, whose tokens are uneven as a router's are; n and k from 512 to 8,192 in steps of 16, as torch wants them."""
+    """A case of 2 to 128 groups with uneven tokens, as from a router. n and k are 512 to 8,192 in steps of 16, as torch requires."""
 
     def between(least: int, most: int) -> int:
         return int(math.exp(numbers.uniform(math.log(least), math.log(most))))
@@ -127,13 +127,13 @@ def random_case(section: str, numbers: random.Random) -> Case:
 
 
 def random_cases(count: int, seed: int) -> list[Case]:
-    """`count` of each product; the same for a seed, whatever else is asked for."""
+    """`count` cases per product. They depend only on the seed."""
     return [case for section in RANDOM for numbers in [random.Random(f"{section} {seed}")]
             for case in [random_case(section, numbers) for _ in range(count)]]  # fmt: skip
 
 
 def smaller(case: Case) -> Case:
-    """With the same words and some hundred elements: to try the program, not to time it."""
+    """The case with some hundred elements, for a trial of the program without meaningful times."""
     groups = min(case.groups, 3)
     n, k = 16 * max(1, case.n // 1024), 16 * max(1, case.k // 1024)
     sizes = tuple(max(1, size // 32 % 200) for size in case.sizes[:groups])
@@ -141,7 +141,7 @@ def smaller(case: Case) -> Case:
 
 
 def words_of_case(case: Case) -> dict[str, Any]:
-    """What lines say of it besides its shape: groups that a seed has drawn, so that a record does not depend on the draw."""
+    """The fields of its lines except the shape. They include the drawn groups, so that a record does not depend on the draw."""
     named = {"weights": case.name} if case.name else {}
     return named | ({"group_sizes": [*case.sizes]} if case.section in RANDOM else {})
 

@@ -1,5 +1,7 @@
-"""The tables of docs/moe_training.md, one for each device of benchmarks/results/moe_train.jsonl: held-out losses of the runs of
-examples/moe_train against the seeds of bf16, and how far dW is from bfloat16's. performance_page.py writes them."""
+"""The tables of docs/moe_training.md, one per device of benchmarks/results/moe_train.jsonl. performance_page.py writes them.
+
+They compare the held-out losses of the runs of examples/moe_train with the seeds of bf16, and dW with bfloat16's.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ ORDER = ("row", "tensor", "1x128", "1x128:128x128", "fold", "row/e5m2")
 
 
 def newest(rows: list[Row]) -> list[Row]:
-    """Those of the commit and the steps of the last run; of two that are alike the later one."""
+    """The runs with the commit and the steps of the last run. The later of two equal runs counts."""
     last = max(rows, key=lambda row: row["started"])
     same = [row for row in rows if all(row[key] == last[key] for key in ("commit", "steps", "large"))]
     return list({(row["recipe"], row["seed"], row["fault"]): row for row in same}.values())
@@ -35,7 +37,7 @@ def of_device(rows: list[Row], table: Callable[[list[str], list[list[str]]], str
     mean, deviation = of_seeds(rows)
     seeds = [row for row in rows if row["recipe"] == "bf16"]
     cells = [[f"bf16, {len(seeds)} seeds", f"mean {mean:.4f}, standard deviation {deviation:.4f}", "", "", "", ""]]
-    for row in (row for row in seeds if row["seed"] == 0):  # the recipes' seed
+    for row in (row for row in seeds if row["seed"] == 0):  # the seed of the recipes
         cells.append(["bf16, seed 0", f"{row['held_out']:.4f}", f"{(row['held_out'] - mean) / deviation:+.1f}", "", "", ""])
     others = [row for row in rows if row["recipe"] != "bf16"]
     for row in sorted(others, key=lambda row: (row["fault"] != "none", ORDER.index(row["recipe"]), row["fault"])):

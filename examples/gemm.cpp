@@ -1,4 +1,4 @@
-// The shortest useful program: quantise two matrices, multiply them, compare with the product before quantisation.
+// The shortest useful program: quantize two matrices, multiply them, and compare with the exact product.
 #include <tilewright/tilewright.h>
 
 #include <cmath>
@@ -18,7 +18,7 @@ int main() {
     for (float& value : x) value = normal(random);
     for (float& value : w) value = normal(random);
 
-    // One scale for each 128 values of a token, one for each 128 x 128 block of the weights, as DeepSeek-V3 does.
+    // One scale per 128 values of a token and per 128 x 128 block of the weights, as in DeepSeek-V3.
     const Recipe recipe = recipe_named("1x128:128x128");
     const OwnedOperand a = quantize(row_major(x.data(), Format::f32, {m, k}), {.recipe = recipe.a});
     const OwnedOperand b = quantize(row_major(w.data(), Format::f32, {n, k}), {.recipe = recipe.b});
@@ -36,6 +36,6 @@ int main() {
             norm += exact * exact;
         }
     }
-    std::printf("relative error after quantisation to fp8: %.4f\n", std::sqrt(error / norm));
+    std::printf("relative error after quantization to fp8: %.4f\n", std::sqrt(error / norm));
     return error / norm < 0.05 * 0.05 ? 0 : 1;
 }

@@ -1,5 +1,5 @@
-// A mixture of experts: the rows of all experts follow one another, in any number, and one call multiplies each run
-// with its own expert's weights.
+// A mixture of experts. The rows are sorted by expert, and experts may have any number of rows. One call multiplies the
+// rows of each expert by its weights.
 #include <tilewright/tilewright.h>
 
 #include <cstdint>
@@ -11,8 +11,7 @@ int main() {
     using namespace tilewright;
     constexpr int n = 256;
     constexpr int k = 512;
-    const std::vector<std::int32_t> ends{5, 5, 37,
-                                         100};  // expert 0 has 5 rows, expert 1 none, expert 2 32, expert 3 63
+    const std::vector<std::int32_t> ends{5, 5, 37, 100};  // expert 0 has 5 rows, 1 has none, 2 has 32, 3 has 63
     const int groups = static_cast<int>(ends.size());
     const int m = ends.back();
     std::mt19937 random(1);
@@ -22,7 +21,7 @@ int main() {
     for (float& value : tokens) value = normal(random);
     for (float& value : weights) value = normal(random);
 
-    // Activations in MXFP8, weights in MXFP4: a quarter of the bytes of bf16, no padding between experts.
+    // Activations in MXFP8, weights in MXFP4: a quarter of the bytes of bf16. No padding between experts.
     const Recipe recipe = recipe_named("mxfp8:mxfp4");
     const OwnedOperand a = quantize(row_major(tokens.data(), Format::f32, {m, k}), {.recipe = recipe.a});
     const OwnedOperand b = quantize(row_major(weights.data(), Format::f32, {groups, n, k}), {.recipe = recipe.b});
@@ -33,7 +32,7 @@ int main() {
          .d = row_major(d.data(), Format::bf16, {m, n}),
          .groups = {.grouping = Grouping::m_grouped_offsets, .sizes = row_major(ends.data(), Format::i32, {groups})}});
 
-    // What a mistake looks like: all of it at once, in the caller's words.
+    // validate() lists all mistakes of a call at once.
     Problem wrong{.a = a, .b = b, .d = row_major(d.data(), Format::bf16, {n, m})};
     wrong.groups = {.grouping = Grouping::m_grouped_offsets,
                     .sizes = row_major(ends.data(), Format::i32, {groups + 1})};

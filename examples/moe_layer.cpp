@@ -1,5 +1,5 @@
-// The forward pass of one MoE layer: up projection, SwiGLU, down projection, for tokens that are sorted by expert.
-// docs/moe_layer.md explains it, and has the backward pass, in Python.
+// The forward pass of one MoE layer: up projection, SwiGLU, down projection. Tokens are sorted by expert.
+// docs/moe_layer.md explains it in Python, with the backward pass.
 #include <tilewright/tilewright.h>
 
 #include <cmath>
@@ -41,7 +41,7 @@ Layer random_layer() {
     return layer;
 }
 
-/// D [tokens, n] = rows of A through the weights of their expert.
+/// D [tokens, n]: the rows of A, multiplied by the weights of their expert.
 std::vector<std::uint16_t> through_experts(const Operand& a, const Operand& b, int n) {
     std::vector<std::uint16_t> d(static_cast<std::size_t>(tokens) * n);
     run({.a = a,
@@ -62,7 +62,7 @@ std::vector<std::uint16_t> forward(const Layer& layer) {
     const OwnedOperand x = quantize(row_major(layer.x.data(), Format::f32, {tokens, hidden}), {.recipe = recipe.a});
     std::vector<std::uint16_t> h = through_experts(x, up, 2 * inner);
 
-    // SwiGLU in f32, quantised without being rounded first.
+    // SwiGLU in f32, quantized without an intermediate rounding.
     std::vector<std::uint8_t> codes(static_cast<std::size_t>(tokens) * inner);
     std::vector<float> scales(static_cast<std::size_t>(tokens) * (inner / 128));
     const Operand activations{.values = row_major(codes.data(), Format::e4m3, {tokens, inner}),

@@ -1,4 +1,4 @@
-"""Before any test of Python is imported, and torch or the library with it: what OpenMP reads once, and whether torch is there."""
+"""Runs before torch or the library is imported: sets variables that OpenMP reads only once, and checks that torch is installed."""
 
 import importlib.util
 import os
@@ -12,6 +12,6 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 def pytest_configure():
-    """No test is left out in silence: where tools/setup has installed torch it has to be there."""
+    """No test is skipped silently: if tools/setup has installed torch, its import must work."""
     if importlib.util.find_spec("torch") is None and (pathlib.Path(sys.prefix) / ".torch").exists():
         raise pytest.UsageError("torch was installed here and is gone: remove build/venv and run tools/setup torch=yes")

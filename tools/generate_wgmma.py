@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes src/hopper/ptx/wgmma_generated.h: one entry for each width of wgmma, because asm text must be a literal.
+"""Writes src/hopper/ptx/wgmma_generated.h, with one entry per width of wgmma, because asm text must be a literal.
 
     tools/generate_wgmma.py > src/hopper/ptx/wgmma_generated.h
 """

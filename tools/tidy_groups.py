@@ -1,10 +1,10 @@
-"""Groups of source files that clang-tidy checks as one file, because reading the headers takes most of its time.
+"""Forms groups of source files that clang-tidy checks as one file, because reading the headers takes most of its time.
 
     python tools/tidy_groups.py build/release build/tidy 'src|examples'
 
-Writes the groups' joint files and a compile_commands.json into build/tidy and prints a line for each group: its files, the
-joint file first where there is one. Files of a group have one folder, the same definitions and include folders, and no name in
-common between their anonymous namespaces.
+Writes the joint files of the groups and a compile_commands.json into build/tidy. Prints a line per group: its files, with the
+joint file first if there is one. The files of a group are in one folder and have the same definitions and include folders. Their
+anonymous namespaces have no name in common.
 """
 
 import json
@@ -21,14 +21,14 @@ NAME = re.compile(
 
 
 def own_headers(commands):
-    """The commands without what makes clang-tidy read other headers than the files include."""
-    # fmt's own code is not for us to check, and reading it takes a quarter of the time.
+    """The commands without the options that make clang-tidy read headers that the files do not include."""
+    # The code of fmt need not be checked. Reading it takes a quarter of the time.
     commands = commands.replace("-DFMT_HEADER_ONLY=1", "")
     return re.sub(r" -Winvalid-pch| -include [^ ]*/cmake_pch\.hxx", "", commands)
 
 
 def single_files(entries):
-    """The entries, those of files that CMake joined (tilewright_compile_together) replaced by one for each file in it."""
+    """The entries. An entry of files that CMake has joined (tilewright_compile_together) becomes one entry per file."""
     for entry in entries:
         if "/Unity/unity_" not in entry["file"]:
             yield entry
@@ -39,7 +39,7 @@ def single_files(entries):
 
 
 def own_names(path):
-    """What the file declares at the beginning of a line of its anonymous namespaces."""
+    """The names that the file declares at the beginning of a line in its anonymous namespaces."""
     with open(path) as file:
         text = file.read()
     regions = re.findall(r"^namespace \{\n(.*?)^\}  // namespace$", text, re.MULTILINE | re.DOTALL)
@@ -47,7 +47,7 @@ def own_names(path):
 
 
 def flags(entry):
-    """The command without what differs from file to file, and without what makes no difference to the checks."""
+    """The command without options that differ from file to file, or that do not affect the checks."""
     command = entry["command"].replace(entry["file"], "")
     return re.sub(r" -o \S+| -[OW]\S+| -fPI[CE]| -DNDEBUG", "", command)
 

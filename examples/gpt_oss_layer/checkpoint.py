@@ -1,4 +1,4 @@
-"""The experts of one layer of a sharded safetensors checkpoint with the tensor names of gpt-oss."""
+"""Reads the experts of one layer from a sharded safetensors checkpoint with the tensor names of gpt-oss."""
 
 import json
 import pathlib
@@ -12,7 +12,7 @@ E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 
 
 class Checkpoint:
-    """Tensors by name, read from the file in which `model.safetensors.index.json` says that they are."""
+    """Tensors by name, read from the files that `model.safetensors.index.json` lists."""
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
@@ -21,20 +21,20 @@ class Checkpoint:
 
     def __getitem__(self, name):
         if name not in self.files:
-            raise SystemExit(f"{self.folder}: no tensor '{name}': is it a checkpoint of gpt-oss?")
+            raise SystemExit(f"{self.folder}: got no tensor '{name}'; expected a checkpoint of gpt-oss.")
         path = self.folder / self.files[name]
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
             entry = json.loads(file.read(length))[name]
         begin, end = entry["data_offsets"]
-        data = np.fromfile(path, np.uint8, end - begin, offset=8 + length + begin)  # a file need not align it
+        data = np.fromfile(path, np.uint8, end - begin, offset=8 + length + begin)  # not necessarily aligned in the file
         return data.view(DTYPES[entry["dtype"]]).reshape(entry["shape"])
 
 
 class Experts(NamedTuple):
     """The weights of one product: MXFP4 [experts, n, k] and a bias [experts, n]."""
 
-    codes: np.ndarray  # two to a byte, the even k in the low half
+    codes: np.ndarray  # two per byte, the even k in the low nibble
     scales: np.ndarray  # powers of two with a bias of 127
     bias: np.ndarray
 
@@ -44,7 +44,7 @@ class Experts(NamedTuple):
         return experts, n, 2 * half
 
     def real(self, expert):
-        """What the codes of one expert mean, [n, k] in float64."""
+        """The weights of one expert as float64 [n, k]."""
         codes = np.stack([self.codes[expert] & 15, self.codes[expert] >> 4], axis=-1).reshape(self.shape[1:])
         values = np.where(codes & 8, -E2M1[codes & 7], E2M1[codes & 7])
         return np.ldexp(values, np.repeat(self.scales[expert].astype(int) - 127, 32, axis=-1))
@@ -53,7 +53,7 @@ class Experts(NamedTuple):
 class Layer(NamedTuple):
     router: np.ndarray  # [experts, hidden]
     router_bias: np.ndarray
-    up: Experts  # gate and up, a row of each in turn
+    up: Experts  # rows of gate and up alternate
     down: Experts
     experts_per_token: int
 

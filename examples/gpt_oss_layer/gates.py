@@ -1,7 +1,8 @@
-"""Gates 2 to 4 of docs/numerics.md for a product of bf16 with MXFP4, with a bias and in bf16, in numpy alone.
+"""Checks 2 to 4 of docs/numerics.md, in numpy only, for bf16 x MXFP4 with a bias and bf16 output.
 
-Gate 2 wants the bits of the canonical order, in which a tensor core adds 16 products at a time; gate 3 an error below what
-that order, or any order of fp32 additions, can lose; gate 4 relative errors of rows, experts and the whole below limits.
+- Check 2 compares bits with the canonical order, in which a tensor core adds 16 products at a time.
+- Check 3 bounds the error by the loss that this order, or any order of fp32 additions, can have.
+- Check 4 limits the relative errors of rows, of experts and of the whole product.
 """
 
 from typing import NamedTuple
@@ -9,17 +10,17 @@ from typing import NamedTuple
 import ml_dtypes
 import numpy as np
 
-STEP = 16  # products that the tensor core adds at once
-FP32, BF16 = 2.0**-24, 2.0**-8  # what rounding to nearest loses
-SMALLEST = 2.0**-133  # of bf16
+STEP = 16  # products per addition of the tensor core
+FP32, BF16 = 2.0**-24, 2.0**-8  # the relative loss of rounding to nearest
+SMALLEST = 2.0**-133  # the smallest positive bf16
 GROUP_LIMIT, ROW_LIMIT = 2.5e-3, 4.0e-3
 FULL_GROUP, CHUNK, SHORTEST_ROW = 1024, 256, 64  # elements
-SAMPLE = 1 << 14  # elements of each expert whose sums are followed step by step,
-AT_ONCE = 1 << 11  # so many at a time
+SAMPLE = 1 << 14  # elements of each expert whose sums are computed step by step
+AT_ONCE = 1 << 11  # elements that are computed together
 
 
 class Part(NamedTuple):
-    """What one expert multiplies and what the library made of it, in float64."""
+    """The operands of one expert and the result of the library, in float64."""
 
     x: np.ndarray  # [rows, k]
     w: np.ndarray  # [n, k]
@@ -28,10 +29,10 @@ class Part(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    wrong_bits: int | None  # None: no bits are promised
-    bound: float  # the largest error over its bound
-    relative: float  # the relative error of the whole
-    worst: float  # the worst relative error of a row, an expert or the whole over its limit
+    wrong_bits: int | None  # None: the arithmetic guarantees no bits
+    bound: float  # the largest ratio of an error to its bound
+    relative: float  # the relative error of the whole product
+    worst: float  # the largest ratio of a relative error (of a row, an expert or the whole) to its limit
 
     @property
     def passes(self):
@@ -47,7 +48,7 @@ def exponent(values):
 
 
 def tensor_core(a, b):
-    """Sums of the products [elements, k], and how far the cuts can have moved them."""
+    """Sums of the products [elements, k] in the order of the tensor core, and bounds of what truncation has lost."""
     total, lost = np.zeros(len(a)), np.zeros(len(a))
     for k in range(0, a.shape[1], STEP):
         x, y = a[:, k : k + STEP], b[:, k : k + STEP]
@@ -63,15 +64,15 @@ def tensor_core(a, b):
 
 
 def over_bound(d, exact, of_sum):
-    """Errors over what the sum and its two roundings can lose."""
+    """The ratios of the errors to the loss of the sum and its two roundings."""
     return np.abs(d - exact) / ((BF16 + FP32) * (np.abs(exact) + of_sum) + of_sum + SMALLEST)
 
 
 def follow(part, exact, sizes, random):
-    """Gates 2 and 3: how many elements have wrong bits, and the largest error over its bound.
+    """Checks 2 and 3: the number of elements with wrong bits, and the largest ratio of an error to its bound.
 
-    The order divides a row of w by its largest scale and multiplies the sum by it: powers of two, which change no bit
-    while nothing leaves the range of fp32.
+    The library divides a row of w by its largest scale and multiplies the sum by it. This function does not: scales are
+    powers of two, which change no bit while all values stay in the range of fp32.
     """
     sample = random.permutation(part.d.size)[:SAMPLE]
     wrong, worst = 0, 0.0
@@ -88,12 +89,12 @@ def relative_error(d, exact):
 
 
 def over_limit(d, exact, limit):
-    """Gate 4: few unlucky values may round worse than the limit is."""
+    """Check 4. The limit is raised for short rows whose values happen to round badly."""
     return relative_error(d, exact) / max(limit, 1.3 * relative_error(to_bf16(exact), exact))
 
 
 def over_limits(d, exact):
-    """The worst of the rows, in chunks, and of all of them."""
+    """The ratio to the limit for the whole part, and for each chunk of each row."""
     yield over_limit(d, exact, GROUP_LIMIT if d.size >= FULL_GROUP else ROW_LIMIT)
     for row in range(len(d)):
         for begin in range(0, d.shape[1] - SHORTEST_ROW + 1, CHUNK):
@@ -102,7 +103,7 @@ def over_limits(d, exact):
 
 
 def judge(parts, bit_exact):
-    """The verdict on the parts of a product; `bit_exact`: its arithmetic, else `fast`."""
+    """The verdict on the parts of a product, computed with arithmetic `bit_exact` or `fast`."""
     random = np.random.default_rng(1)
     wrong, bounds, limits, given, expected = 0, [0.0], [0.0], [], []
     for part in parts:

@@ -1,12 +1,18 @@
-"""The experts of a layer of gpt-oss, from its checkpoint: MXFP4 weights packed, bf16 tokens, each product checked.
+"""Computes the experts of one layer of gpt-oss from its checkpoint, with packed MXFP4 weights, and checks each product.
 
     python examples/gpt_oss_layer/gpt_oss_layer.py gpt-oss-20b/ --layer 0
     python examples/gpt_oss_layer/gpt_oss_layer.py gpt-oss-20b/ --tokens 1 64 --device cuda
 
-Random tokens are routed to their experts and go through up (gate and up in one product), SwiGLU and down. Each product
-is judged by gates 2 to 4 of docs/numerics.md. Columns: rows of all experts; elements with wrong bits (`fast` promises
-none); the largest error over its bound; the relative error of all; the worst relative error over its limit. Exit code 1
-where a product fails.
+Random bf16 tokens are routed to their experts. They go through up (gate and up in one product), SwiGLU and down. Checks 2 to
+4 of docs/numerics.md judge each product. The columns are:
+
+    rows           rows of all experts together
+    wrong bits     elements with wrong bits; `fast` arithmetic does not guarantee bits
+    error / bound  the largest ratio of an error to its bound
+    relL2          the relative error of the whole product
+    relL2 / limit  the largest ratio of a relative error to its limit
+
+The exit code is 1 if a product fails a check.
 """
 
 import argparse
@@ -20,7 +26,7 @@ from checkpoint import read_layer
 from gates import Part, Verdict, judge
 
 BF16 = ml_dtypes.bfloat16
-LIMIT, SHARPNESS = 7.0, 1.702  # of gpt-oss's SwiGLU
+LIMIT, SHARPNESS = 7.0, 1.702  # the constants of SwiGLU in gpt-oss
 
 
 class Result(NamedTuple):
@@ -46,7 +52,7 @@ def on_host(array):
 
 
 class Product:
-    """Rows of experts one after another, [rows, k] in bf16, times their expert's weights, and its bias."""
+    """One grouped product: bf16 rows [rows, k], sorted by expert, times the weights of the expert, plus its bias."""
 
     def __init__(self, name, experts, device):
         self.name, self.experts, self.device = name, experts, device
@@ -55,8 +61,11 @@ class Product:
         self.bias = on_device(experts.bias, device)
 
     def arithmetics(self):
-        """A GPU has one, and `invariant` lets no plan split k, so that the bits are the same on all machines."""
-        invariant = {"reproducibility": "invariant"}
+        """The arithmetics to test, with their options. A GPU has only one.
+
+        `invariant` forbids plans that split k, so that the bits are the same on all machines.
+        """
+        invariant = {"invariant": True}
         return {"bit_exact": invariant} if self.device != "cpu" else {"fast": {}, "bit_exact": invariant}
 
     def __call__(self, x, ends, **options):
@@ -64,7 +73,7 @@ class Product:
         return on_host(tw.grouped_gemm(x, self.weights, offsets=ends, bias=self.bias, **options))
 
     def parts(self, x, ends, d):
-        """What each expert with rows has multiplied, for the gates."""
+        """The operands and the result of each expert that has rows."""
         begins = [0, *ends[:-1]]
         for expert, rows in enumerate(map(slice, begins, ends)):
             if rows.start < rows.stop:
@@ -73,14 +82,14 @@ class Product:
 
 
 def swiglu(gate_and_up):
-    """Of columns that are gate and up in turn, in float32."""
+    """SwiGLU in float32, for columns that alternate between gate and up."""
     gate = np.minimum(gate_and_up[:, 0::2].astype(np.float32), LIMIT)
     up = np.clip(gate_and_up[:, 1::2].astype(np.float32), -LIMIT, LIMIT)
     return ((up + 1) * gate / (1 + np.exp(-SHARPNESS * gate))).astype(BF16)
 
 
 def route(layer, tokens):
-    """The token of each row, the row at which each expert's end, and the weight of each row."""
+    """The token of each row, the end row of each expert, and the weight of each row."""
     scores = tokens.astype(np.float32) @ layer.router.T + layer.router_bias
     chosen = np.argsort(-scores, axis=1, kind="stable")[:, : layer.experts_per_token]
     weights = np.exp(np.take_along_axis(scores, chosen, axis=1))
@@ -121,7 +130,7 @@ def parsed(words):
     parser.add_argument("checkpoint", help="a folder with model.safetensors.index.json and config.json")
     parser.add_argument("--layer", type=int, default=0)
     parser.add_argument("--tokens", type=int, nargs="+", default=[1, 7, 64])
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cuda: a Hopper GPU, by torch")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cuda: a Hopper GPU, with torch")
     return parser.parse_args(words)
 
 

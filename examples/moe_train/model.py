@@ -1,4 +1,4 @@
-"""A small language model of bytes whose experts are `tilewright.torch.GroupedLinear`, or, as recipe "bf16", products in bfloat16."""
+"""A small language model of bytes. Its experts are `tilewright.torch.GroupedLinear`, or bfloat16 products with recipe "bf16"."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Sizes:
 
 
 class Bf16Experts(nn.Module):
-    """What GroupedLinear computes, one product in bfloat16 for each group: the model that the others are held against."""
+    """The reference for GroupedLinear: one bfloat16 product per group."""
 
     def __init__(self, groups: int, in_features: int, out_features: int) -> None:
         super().__init__()
@@ -45,7 +45,10 @@ def experts(sizes: Sizes, in_features: int, out_features: int, recipe: str) -> n
 
 
 class MixtureOfExperts(nn.Module):
-    """Each token goes to one expert (Switch Transformer, arXiv 2101.03961): tokens sorted by expert, up and gate, SwiGLU, down."""
+    """A mixture of experts with one expert per token (Switch Transformer, arXiv 2101.03961).
+
+    Tokens are sorted by expert and go through up and gate, SwiGLU and down.
+    """
 
     def __init__(self, sizes: Sizes, recipe: str) -> None:
         super().__init__()
@@ -54,7 +57,7 @@ class MixtureOfExperts(nn.Module):
         self.down = experts(sizes, sizes.hidden, sizes.width, recipe)
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """[tokens, width], and the loss that keeps experts equally busy."""
+        """Y [tokens, width], and the loss that balances the load of the experts."""
         shares = functional.softmax(self.router(x), dim=-1)
         weight, chosen = shares.max(dim=-1)
         order = torch.argsort(chosen, stable=True)
@@ -97,7 +100,7 @@ class LanguageModel(nn.Module):
         self.register_buffer("mask", ahead, persistent=False)
 
     def forward(self, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Logits [batch, tokens, vocabulary], and the sum of the layers' losses of balance."""
+        """Logits [batch, tokens, vocabulary], and the sum of the balance losses of the layers."""
         x = self.tokens(tokens) + self.places.weight[: tokens.shape[1]]
         total = x.new_zeros(())
         for layer in self.layers:

@@ -1,4 +1,4 @@
-"""What is seen of one grouped layer while it trains: how far its dW is from bfloat16's, and faults planted on purpose."""
+"""Observes one grouped layer during training: compares its dW with bfloat16, and plants faults on purpose."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 FAULTS = ("none", "neighbouring-scales", "flushed")
-FLUSHED = 2.0**-6  # of the largest
+FLUSHED = 2.0**-6  # the fault `flushed` zeroes gradients below this share of the largest one
 
 
 def sqnr(reference: torch.Tensor, other: torch.Tensor) -> float:
-    """Signal over quantisation noise, in decibels."""
+    """The signal-to-quantization-noise ratio in dB."""
     noise = (reference.double() - other.double()).square().sum()
     return math.inf if noise == 0 else float(10 * torch.log10(reference.double().square().sum() / noise))
 
@@ -25,7 +25,7 @@ def products_of_groups(dy: torch.Tensor, x: torch.Tensor, ends: list[int]) -> to
 
 
 class Observer:
-    """Hooks of a layer called as `layer(x, ends)`: keeps x and dY of the last step, and plants a fault in what backward gets."""
+    """Hooks of a layer that is called as `layer(x, ends)`. Keeps x and dY of the last step, and plants a fault in backward."""
 
     def __init__(self, layer: nn.Module, fault: str = "none") -> None:
         self.layer, self.fault = layer, fault
@@ -45,7 +45,7 @@ class Observer:
         return torch.where(dy.abs() < FLUSHED * dy.abs().max(), torch.zeros_like(dy), dy)
 
     def _with_neighbouring_scales(self, dw: torch.Tensor) -> torch.Tensor:
-        """dY's scales are of its columns: those of the next ones multiply the rows of dW."""
+        """The scales of dY belong to its columns. The fault multiplies each row of dW by the scale of the next column."""
         scaled = torch.empty_like(dw)
         for group, (begin, end) in enumerate(zip([0, *self.ends], self.ends)):
             largest = self.dy[begin:end].abs().amax(dim=0) if end > begin else dw.new_ones(dw.shape[1])
@@ -54,5 +54,5 @@ class Observer:
         return scaled
 
     def sqnr(self) -> float:
-        """Of dW, which backward has left in the weight's gradient, against bfloat16."""
+        """The SQNR of the weight's gradient against dW in bfloat16."""
         return sqnr(products_of_groups(self.dy, self.x, self.ends), self.layer.weight.grad)

@@ -1,15 +1,19 @@
-"""Trains a small mixture of experts on most of the Constitution of the United States (text.txt, public domain), with the products of
-its experts in bfloat16 or in fp8, and says whether fp8 learns as well.
+"""Trains a small mixture of experts with bfloat16 and fp8 experts, and checks whether fp8 learns as well.
 
-python examples/moe_train/train.py                           # a minute on a CPU: bf16 and each recipe for 60 steps
-python examples/moe_train/train.py --steps 600 --seeds 4     # long enough to judge by the losses
-python examples/moe_train/train.py --device cuda --large     # on a Hopper GPU
-python examples/moe_train/train.py --recipes row,row/e5m2    # the same recipe with its gradients in e5m2
-python examples/moe_train/train.py --recipes row --fault flushed
+    python examples/moe_train/train.py                           # a minute on a CPU: bf16 and each recipe for 60 steps
+    python examples/moe_train/train.py --steps 600 --seeds 4     # long enough to judge by the losses
+    python examples/moe_train/train.py --device cuda --large     # on a Hopper GPU
+    python examples/moe_train/train.py --recipes row,row/e5m2    # a recipe with gradients in e4m3 and in e5m2
+    python examples/moe_train/train.py --recipes row --fault flushed
 
-Prints the held-out loss (mean of the last tenth of the steps) and the least SQNR of one layer's dW against bfloat16. Exit code 1
-if dW is below 25 dB (22 dB with gradients in e5m2) or, with --seeds of two and more, a loss is more than two standard deviations
-above the mean of bf16's; with a planted fault, if neither shows it. (neighbouring-scales shows in dW alone: judgement.py says why.)
+The text is most of the Constitution of the United States (text.txt, public domain). Each run prints the held-out loss (mean of
+the last tenth of the steps) and the lowest SQNR of one layer's dW against bfloat16.
+
+The exit code is 1 in these cases:
+
+- The SQNR of dW is below 25 dB, or below 22 dB with gradients in e5m2.
+- With two or more --seeds, a loss is more than two standard deviations above the mean of bf16.
+- With a planted fault, neither of these detects it. (The fault neighbouring-scales shows only in dW; see judgement.py.)
 """
 
 from __future__ import annotations
@@ -32,8 +36,8 @@ from observe import FAULTS, Observer  # noqa: E402
 
 TEXT = pathlib.Path(__file__).with_name("text.txt")
 RECIPES = ("row", "tensor", "1x128", "1x128:128x128", "fold")
-HELD_OUT = 10  # one in so many bytes, from the end
-BALANCE = 0.01  # of the loss that keeps experts equally busy
+HELD_OUT = 10  # the last 1/10 of the text is held out
+BALANCE = 0.01  # the weight of the balance loss
 
 
 class Text:
@@ -58,7 +62,7 @@ def loss_of(model: LanguageModel, batch: tuple[torch.Tensor, torch.Tensor]) -> t
 
 
 def train(recipe: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
-    """One run: its held-out losses, a step each, and the SQNR of dW where it was looked at."""
+    """One run: the held-out losses and the SQNR of dW, each with its step."""
     text = Text(arguments.device)
     sizes = Sizes(width=512, hidden=1024, experts=8, heads=8, context=256) if arguments.large else Sizes()
     torch.manual_seed(seed)
@@ -106,7 +110,7 @@ def plot(runs: list[dict[str, Any]], path: str) -> None:
 
 
 def recorded(run: dict[str, Any], arguments: argparse.Namespace, origin: dict[str, str]) -> dict[str, Any]:
-    """A line of --json: the run, what it was made of, and where it comes from."""
+    """A line of --json: the run, its options and its origin."""
     device = "CPU" if arguments.device == "cpu" else torch.cuda.get_device_name(arguments.device)
     made_of = {"steps": arguments.steps, "batch": arguments.batch, "large": arguments.large, "device": device, "torch": torch.__version__}
     losses = [(step, round(loss, 5)) for step, loss in run["losses"]]
@@ -114,13 +118,13 @@ def recorded(run: dict[str, Any], arguments: argparse.Namespace, origin: dict[st
 
 
 def append(path: str, line: dict[str, Any]) -> None:
-    """In one write, so that processes which share the file do not mix their lines."""
+    """Appends the line in one write, so that processes that share the file do not mix their lines."""
     with open(path, "ab", buffering=0) as file:
         file.write((json.dumps(line) + "\n").encode())
 
 
 def origin_of(words: list[str]) -> dict[str, str]:
-    """Commit, date and command, as the records of benchmarks have them."""
+    """Commit, date and command, as in the records of the benchmarks."""
     sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "benchmarks"))
     from origin import origin
 
@@ -129,26 +133,27 @@ def origin_of(words: list[str]) -> dict[str, str]:
 
 def parsed(words: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--recipes", default=",".join(RECIPES), help="of fp8, with commas between, or none; row/e5m2: with gradients in e5m2")
-    parser.add_argument("--seeds", type=int, default=1, help="how many runs of bf16")
-    parser.add_argument("--first-seed", type=int, default=0, help="of them")
+    parser.add_argument("--recipes", default=",".join(RECIPES), help="fp8 recipes, separated by commas; may be empty. row/e5m2 has its gradients in e5m2")
+    parser.add_argument("--seeds", type=int, default=1, help="number of bf16 runs")
+    parser.add_argument("--first-seed", type=int, default=0, help="seed of the first bf16 run")
     parser.add_argument("--steps", type=int, default=60)
-    parser.add_argument("--batch", type=int, default=8, help="sequences a step")
-    parser.add_argument("--rate", type=float, default=2e-3, help="AdamW's learning rate")
-    parser.add_argument("--every", type=int, default=20, help="steps between two looks at dW and the held-out loss")
-    parser.add_argument("--fault", choices=FAULTS, default="none", help="planted in all experts of the fp8 runs")
+    parser.add_argument("--batch", type=int, default=8, help="sequences per step")
+    parser.add_argument("--rate", type=float, default=2e-3, help="learning rate of AdamW")
+    parser.add_argument("--every", type=int, default=20, help="steps between measurements of dW and the held-out loss")
+    parser.add_argument("--fault", choices=FAULTS, default="none", help="fault to plant in all experts of the fp8 runs")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--large", action="store_true", help="8 experts of 512 x 1024, 256 bytes of context")
-    parser.add_argument("--json", help="append each run as soon as it has ended, an object a line: what is printed, losses, device, commit, date")
-    parser.add_argument("--plot", help="draw the held-out losses over each other (PNG or SVG; needs matplotlib)")
+    parser.add_argument("--large", action="store_true", help="use 8 experts of 512 x 1024 and 256 bytes of context")
+    parser.add_argument("--json", help="file to which each finished run is appended, one JSON object per line, with losses, device, commit and date")
+    parser.add_argument("--plot", help="file for a chart of the held-out losses (PNG or SVG; needs matplotlib)")
     arguments = parser.parse_args(words)
     known = [name + suffix for name in RECIPES for suffix in ("", "/e5m2")]
     arguments.recipes = arguments.recipes.split(",") if arguments.recipes else []
     unknown = [name for name in arguments.recipes if name not in known]
     if unknown:
-        parser.error(f"--recipes: got {unknown[0]}; expected one of {', '.join(known[::2])}, or one of these followed by /e5m2")
+        parser.error(f"--recipes: got {unknown[0]}; expected one of {', '.join(known[::2])}, optionally followed by /e5m2.")
     if arguments.steps < 1 or min(arguments.seeds, arguments.first_seed) < 0 or arguments.batch < 1 or arguments.every < 1:
-        parser.error("--steps, --batch and --every are at least 1, --seeds and --first-seed at least 0")
+        least = "--steps, --batch and --every of at least 1, --seeds and --first-seed of at least 0"
+        parser.error(f"got a number that is too small; expected {least}.")
     return arguments
 
 

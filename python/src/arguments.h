@@ -36,7 +36,7 @@ std::int64_t integer(nb::handle value, const std::string& argument,
                      std::int64_t low = std::numeric_limits<std::int64_t>::min(),
                      std::int64_t high = std::numeric_limits<std::int64_t>::max(), const std::string& advice = {});
 
-/// Whatever float() takes but for text; finite numbers beyond float32's range are refused.
+/// Whatever float() takes, except text; finite numbers beyond float32's range are refused.
 float number(nb::handle value, const char* argument);
 
 /// The integers of a sequence.

@@ -33,9 +33,9 @@ std::optional<Dims> own_strides(nb::handle array) {
     return strides;
 }
 
-/// The dimension of stride 1, -1 if there is none. Where several have it or none, the library's own strides decide, for
-/// DLPack exporters may write other ones for a dimension with one element and for empty arrays. Where those are several
-/// too, the last one: [n, 1] and [1, n] bytes are then rows, never a transpose.
+/// The dimension of stride 1, -1 if there is none. Where several dimensions or none have it, the library's own strides
+/// decide: DLPack exporters may write other strides for a dimension with one element and for empty arrays. If several
+/// have it there too, the last one counts: [n, 1] and [1, n] bytes are then rows, never a transpose.
 int packed_dimension(const Tensor& tensor, nb::handle array) {
     const int last = tensor.shape.kept() - 1;
     const bool ambiguous = std::count(tensor.strides.begin(), tensor.strides.end(), 1) != 1;
@@ -121,7 +121,7 @@ void refuse_known(nb::handle array, const ArrayRole& role) {
     refuse(role.operand, given, expected, advice);
 }
 
-/// The exact types torch.Tensor and torch.nn.Parameter. Subclasses may have no memory of their own, and some of them
+/// The exact types torch.Tensor and torch.nn.Parameter. Subclasses may lack memory, and some of them
 /// warn when they are asked for it.
 bool is_usual_tensor(nb::handle array) {
     static PyObject* types = nullptr;  // a tuple, never released: the interpreter may be gone by then
@@ -134,9 +134,9 @@ bool is_usual_tensor(nb::handle array) {
     return type == PyTuple_GetItem(types, 0) || type == PyTuple_GetItem(types, 1);
 }
 
-/// Throws Error for what an array's memory alone does not say: a mask of numpy, torch's lazy negation, and a gradient
-/// that torch would compute, for which we have none. True for tensors of torch. Not asked of numpy's arrays, whose lack
-/// of the attribute would cost an exception a call.
+/// Throws Error for state that is not in an array's memory: a mask of numpy, torch's lazy negation, and a gradient that
+/// torch would compute, because there is none here. True for tensors of torch. Not called for numpy's arrays, which
+/// lack the attribute: that would cost one exception per call.
 bool refuse_state(nb::handle array, const ArrayRole& role) {
     static PyObject* const gradient = PyUnicode_InternFromString("requires_grad");
     const nb::object required = nb::steal(PyObject_GetAttr(array.ptr(), gradient));

@@ -16,14 +16,14 @@ namespace tilewright::python {
 
 namespace nb = nanobind;
 
-/// What a call makes of an array.
+/// The part of an array in a call.
 struct ArrayRole {
     std::string operand;  // as messages name it: "b.scales"
     bool writable = false;
-    /// What the elements are. Needed where the dtype does not tell: bytes that hold fp8, packed e2m1 or scales, 16-bit
-    /// words that hold bf16 or f16.
+    /// The format of the elements. Needed where the dtype does not name it: bytes that hold fp8, packed e2m1 or scales,
+    /// and 16-bit words that hold bf16 or f16.
     std::optional<Format> format{};
-    bool only_codes = false;  // `format` is for such codes only; arrays that name another format keep it
+    bool only_codes = false;  // `format` is for such codes only. Arrays that name another format keep it
     bool integers = false;    // int32 or int64
     bool codes = false;       // any format; an array whose dtype names none needs `format`
 };
@@ -31,7 +31,7 @@ struct ArrayRole {
 /// A tensor and what keeps its memory where it is.
 struct ArrayView {
     Tensor tensor{};
-    nb::object source{};        // the array as the caller gave it
+    nb::object source{};        // the caller's array
     bool is_torch = false;      // whose storage may be freed and moved
     BorrowedTensor borrowed{};  // one of these three holds the memory
     nb::ndarray<nb::ro> readable{};
@@ -48,16 +48,16 @@ struct RawArray {
     Tensor tensor{};
 };
 
-/// Throws Error with a finding about role.operand if `array` is no array, has elements of no use here, or is read-only
-/// where it is to be written. None is a tensor that is not given. A zero-dimensional array becomes [1].
+/// Throws Error with a finding about role.operand if `array` is not an array, has elements of another kind, or is
+/// read-only but has to be written. None gives a tensor that is not given. A zero-dimensional array becomes [1].
 ArrayView view(nb::handle array, const ArrayRole& role);
 
 /// Whether torch has freed the memory that was viewed, or moved it: `untyped_storage().resize_(0)`, as FSDP does it.
 /// Never for other libraries.
 bool has_moved(const ArrayView& view);
 
-/// From now on arrays whose `dtype` equals `dtype` hold `format`, and are read through `array.view(carrier)`: for the
-/// element types that neither DLPack nor the buffer protocol can name. An empty format: not accepted.
+/// From now on arrays of this `dtype` hold `format` and are read through `array.view(carrier)`. This is for element
+/// types that neither DLPack nor the buffer protocol can name. An empty format: arrays of the dtype are not accepted.
 void register_dtype(nb::object dtype, const std::string& format, nb::object carrier);
 
 /// A new array [shape] of the library that `like` comes from (numpy or torch), zeros if asked for; of torch on its

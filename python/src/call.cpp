@@ -35,8 +35,8 @@ Dims output_shape(const Problem& problem) {
     }
 }
 
-/// Whether both operands have the dimensions that the result's shape is made of, and agree on k: else the size that B
-/// has for n is likely its k. Without that D is left out, so that messages speak of the caller's operands alone.
+/// Whether both operands have the dimensions that give the result's shape, and agree on k. Otherwise the size that B
+/// has for n is likely its k. D is then left out, so that messages name only the caller's operands.
 bool has_result_shape(const Problem& problem) {
     const bool groups_of_a =
         problem.groups.grouping == Grouping::batched || problem.groups.grouping == Grouping::m_grouped_masked;
@@ -47,7 +47,7 @@ bool has_result_shape(const Problem& problem) {
            size_from_last(b, b_is_transposed(problem.layout) ? 1 : 0);
 }
 
-/// Rows of no group stay as they are: a new output should not show what memory held before.
+/// Rows of no group stay as they are: a new output must not show earlier contents of its memory.
 bool leaves_rows_unwritten(Grouping grouping) {
     return grouping != Grouping::dense && grouping != Grouping::batched && !is_k_grouped(grouping);
 }
@@ -69,6 +69,15 @@ std::string with_word(std::string text, const std::string& from, const std::stri
         at += is_whole ? to.size() : 1;
     }
     return text;
+}
+
+/// The library's enumeration is a flag in Python.
+void name_the_flag(Finding& finding) {
+    if (finding.operand != "reproducibility") return;
+    finding.operand = "invariant";
+    finding.given = "True";
+    finding.expected = with_word(std::move(finding.expected), "repeatable", "False");
+    finding.advice = with_word(std::move(finding.advice), "invariant", "invariant=True");
 }
 
 }  // namespace
@@ -142,6 +151,7 @@ std::vector<Finding> Call::in_callers_words(const std::vector<Finding>& found) c
     std::vector<Finding> renamed;
     std::vector<Finding> about_own_result;
     for (Finding finding : found) {
+        name_the_flag(finding);
         const bool about_d = finding.operand == "d" || finding.operand.rfind("d.", 0) == 0;
         for (std::string* text : {&finding.operand, &finding.given, &finding.expected, &finding.advice}) {
             if (!sizes_word_.empty()) *text = with_word(std::move(*text), "groups.sizes", sizes_word_);

@@ -22,10 +22,10 @@ struct Call {
 
     Problem problem{};
     Backend backend = Backend::automatic;
-    nb::object result{};  // D as Python sees it; None where the call cannot make one
+    nb::object result{};  // D as Python sees it; None where the call cannot make it
     std::vector<ArrayView> arrays{};
 
-    /// Throws Error about `out` where there is no result to write to.
+    /// Throws Error about `out` if the result has no array.
     void require_result() const;
 
     /// `found` in the words of the Python call, without complaints about a D that the call made itself.

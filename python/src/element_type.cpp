@@ -32,8 +32,8 @@ std::optional<Format> named_format(nb::dlpack::dtype type) {
     }
 }
 
-/// Whether elements of this type are good as codes of `format`: unsigned ones, and for two e2m1 to a byte int8 too, as
-/// DeepGEMM and others have them.
+/// Whether elements of this type can be codes of `format`: unsigned integers, and for e2m1, two per byte, also int8,
+/// which DeepGEMM and others use.
 bool holds_codes(nb::dlpack::dtype type, Format format) {
     const int carrier_bits = format == Format::e2m1 ? 8 : bits(format);
     const bool is_integer = code_of(type) == Code::UInt || (format == Format::e2m1 && code_of(type) == Code::Int);

@@ -16,7 +16,7 @@ Format output_format(nb::handle value, const char* argument);
 /// As messages name it: "float64", "torch.float32", or the class of an array without a dtype.
 std::string dtype_name(nb::handle array);
 
-/// What the elements must be.
+/// The elements that the role accepts, for messages.
 std::string expected_elements(const ArrayRole& role);
 
 }  // namespace tilewright::python

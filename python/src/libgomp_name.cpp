@@ -1,1 +1,1 @@
-// Nothing: the library libgomp.so.1 of the package has that name alone (python/tilewright/_openmp.py).
+// Empty: the package's libgomp.so.1 has only its name (python/tilewright/_openmp.py).

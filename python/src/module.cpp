@@ -122,12 +122,12 @@ void bind_calls(nb::module_& m) {
          "Computes D and returns it; on a GPU: enqueues that on the option `stream`, or else on the current one.");
     bind("validate", &check, "All that is wrong with the call.");
     bind("workspace_bytes", &workspace_bytes_of, "What a call on a GPU needs beyond its arrays; 0 for a wrong one.");
-    bind("explain", &explain_call, "What the planner would choose on the option `device`.");
+    bind("explain", &explain_call, "The planner's choice for the option `planned_device`.");
     bind("scales_to_copy", &scales_to_copy_of,
          "Whether a copy of the scales of a, and of b, saves more than it takes.");
     m.def(
         "check_device", [](nb::handle name) { device_word(name); }, nb::arg("name").none(),
-        "Raises InvalidCall for what is no device that ships with the library.");
+        "Raises InvalidCall unless it is None, 'automatic' or the name of a known GPU.");
     m.def(
         "refuse",
         [](const std::string& operand, const std::string& given, const std::string& expected,

@@ -42,7 +42,8 @@ private:
     Operand operand_{};
 };
 
-/// Null unless `argument` is one. One that Python keeps (`Quantized`) follows its arrays; `prefix`: "a.", for messages.
+/// Null unless `argument` is a PreparedOperand. One that Python keeps (`Quantized`) follows its arrays; `prefix`: "a.",
+/// for messages.
 const PreparedOperand* prepared(nb::handle argument, const std::string& prefix);
 
 /// The operand of a PreparedOperand, or of an array of values without scales, whose view is added to `arrays`.
@@ -51,7 +52,7 @@ Operand operand_of(nb::handle argument, const char* which, std::vector<ArrayView
 /// The array of the values.
 nb::object values_of(nb::handle argument);
 
-/// Throws Error naming `argument` for what is no side of a recipe.
+/// Throws Error about `argument` if it is not a side of a recipe.
 OperandRecipe operand_recipe(nb::handle value, const char* argument);
 
 }  // namespace tilewright::python

@@ -27,13 +27,6 @@ auto word(const All& all, nb::handle value, const char* argument) {
     refuse(argument, shown(value), list());
 }
 
-/// "hopper" was the name of bit_exact, and is still taken.
-Arithmetic arithmetic_word(nb::handle value) {
-    constexpr std::string_view old_name = "hopper";
-    const bool is_old = nb::isinstance<nb::str>(value) && text(value, "arithmetic", {}) == old_name;
-    return is_old ? Arithmetic::bit_exact : word(all_arithmetics, value, "arithmetic");
-}
-
 nb::handle given_or_null(nb::handle value) { return value.is_none() ? nb::handle() : value; }
 
 int small_count(nb::handle value, const char* argument, const std::string& advice) {
@@ -60,10 +53,13 @@ constexpr std::array common_keywords{
     Keyword<Common>{"alpha", [](Common& o, nb::handle v) { o.alpha = number(v, "alpha"); }},
     Keyword<Common>{"accumulation",
                     [](Common& o, nb::handle v) { o.accumulation = word(all_accumulations, v, "accumulation"); }},
-    Keyword<Common>{"arithmetic", [](Common& o, nb::handle v) { o.arithmetic = arithmetic_word(v); }},
-    Keyword<Common>{
-        "reproducibility",
-        [](Common& o, nb::handle v) { o.reproducibility = word(all_reproducibilities, v, "reproducibility"); }},
+    Keyword<Common>{"arithmetic",
+                    [](Common& o, nb::handle v) { o.arithmetic = word(all_arithmetics, v, "arithmetic"); }},
+    Keyword<Common>{"invariant",
+                    [](Common& o, nb::handle v) {
+                        o.reproducibility =
+                            flag(v, "invariant") ? Reproducibility::invariant : Reproducibility::repeatable;
+                    }},
     Keyword<Common>{"backend", [](Common& o, nb::handle v) { o.backend = word(all_backends, v, "backend"); }},
     Keyword<Common>{"threads", [](Common& o, nb::handle v) { o.threads = small_count(v, "threads", "0 means all"); }},
     Keyword<Common>{"sm_limit",
@@ -71,7 +67,7 @@ constexpr std::array common_keywords{
     Keyword<Common>{"stream", [](Common& o, nb::handle v) { o.stream = given_or_null(v); }},
     Keyword<Common>{"overlap", [](Common& o, nb::handle v) { o.overlap = flag(v, "overlap"); }},
     Keyword<Common>{"workspace", [](Common& o, nb::handle v) { o.workspace = given_or_null(v); }},
-    Keyword<Common>{"device", [](Common& o, nb::handle v) { o.device = v.is_none() ? nullptr : &device_word(v); }},
+    Keyword<Common>{"planned_device", [](Common& o, nb::handle v) { o.device = device_word(v); }},
 };
 
 using Groups = GroupOptions;
@@ -85,8 +81,11 @@ constexpr std::array group_keywords{
     Keyword<Groups>{"expected_m", [](Groups& o, nb::handle v) { o.expected_m = integer(v, "expected_m"); }},
 };
 
+/// `likely`: the position of `name` if the caller gives all keywords in the order of the table.
 template <class Options, std::size_t count>
-const Keyword<Options>& keyword(const std::array<Keyword<Options>, count>& known, std::string_view name) {
+const Keyword<Options>& keyword(const std::array<Keyword<Options>, count>& known, std::string_view name,
+                                std::size_t likely) {
+    if (likely < count && known[likely].name == name) return known[likely];
     std::string all;
     for (const Keyword<Options>& candidate : known) {
         if (candidate.name == name) return candidate;
@@ -99,8 +98,9 @@ const Keyword<Options>& keyword(const std::array<Keyword<Options>, count>& known
 template <class Options, std::size_t count>
 void read_all(const std::array<Keyword<Options>, count>& known, const nb::dict& given, Options& options) {
     std::vector<Finding> findings;
+    std::size_t position = 0;
     for (const auto& [key, value] : given) {
-        const Keyword<Options>& found = keyword(known, text(key, "keyword", "text"));
+        const Keyword<Options>& found = keyword(known, text(key, "keyword", "text"), position++);
         try {
             found.read(options, value);
         } catch (const Error& error) {
@@ -112,15 +112,19 @@ void read_all(const std::array<Keyword<Options>, count>& known, const nb::dict& 
 
 }  // namespace
 
-/// Others take "cuda", or torch's device, where a call is to run; here that follows from the arrays.
-const DeviceDescription& device_word(nb::handle value) {
+/// Other libraries take "cuda", or torch's device, as the place where a call runs. Here the place follows from the
+/// arrays.
+const DeviceDescription* device_word(nb::handle value) {
+    constexpr std::string_view automatic = "automatic";
     std::string expected;
+    if (value.is_none()) return nullptr;
     for (const DeviceDescription& device : known_devices()) {
-        if (nb::isinstance<nb::str>(value) && device.name == text(value, "device", {})) return device;
+        if (nb::isinstance<nb::str>(value) && device.name == text(value, "planned_device", {})) return &device;
         expected += (expected.empty() ? "one of " : ", ") + device.name;
     }
-    refuse("device", shown(value),
-           expected + " (the GPU whose plans determine the bits, also on a machine without a GPU)",
+    if (nb::isinstance<nb::str>(value) && text(value, "planned_device", {}) == automatic) return nullptr;
+    refuse("planned_device", shown(value),
+           expected + " or automatic (the GPU whose plans determine the bits, also on a machine without a GPU)",
            "omit it to run on a GPU: pass arrays in GPU memory. backend=\"hopper\" rejects all others");
 }
 

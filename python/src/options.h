@@ -1,5 +1,4 @@
-// What a call is asked to do besides its operands: keyword arguments of Python, read from the dictionaries that hold
-// them.
+// Options of a call: keyword arguments of Python, read from the dictionaries that hold them.
 #pragma once
 
 #include "arguments.h"
@@ -12,10 +11,10 @@
 
 namespace tilewright::python {
 
-/// The keywords that all multiplications take. The defaults are those that `tilewright._multiply` documents. Objects
-/// are borrowed from the dictionary.
+/// The keywords that all multiplications take. `tilewright._multiply` documents the defaults. Objects are borrowed from
+/// the dictionary, which is read fastest in the order of the table in options.cpp.
 struct CallOptions {
-    /// Throws Error with a finding for every value that is none, and TypeError for an unknown keyword.
+    /// Throws Error with a finding for every wrong value, and TypeError for an unknown keyword.
     explicit CallOptions(const nb::dict& given);
 
     Layout layout = Layout::nt;
@@ -36,8 +35,8 @@ struct CallOptions {
     const DeviceDescription* device = nullptr;  // whose bits: RunOptions::device
 };
 
-/// The device of this name. Throws Error about `device` where there is none.
-const DeviceDescription& device_word(nb::handle name);
+/// The device of this name; null for None and "automatic". Throws Error about `planned_device` for any other value.
+const DeviceDescription* device_word(nb::handle name);
 
 /// Which rows, or which stretch of k, belong to which group.
 struct GroupOptions {

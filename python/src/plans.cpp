@@ -22,7 +22,7 @@ std::map<std::string, double> cost_terms(const Plan& plan) {
             {"overlap", cost.overlap},         {"reduction", cost.reduction}, {"seconds", cost.seconds}};
 }
 
-/// A function of tilewright._explanation, which makes text of an Explanation.
+/// Calls a function of tilewright._explanation, which turns an Explanation into text.
 nb::object in_words(const char* function, nb::handle explanation) {
     return nb::module_::import_("tilewright._explanation").attr(function)(explanation);
 }
@@ -87,7 +87,10 @@ void bind_plans(nb::module_& m) {
             [](nb::handle explanation) {
                 return "<Explanation: " + nb::cast<std::string>(in_words("headline", explanation)) + ">";
             },
-            nb::sig("def __repr__(self) -> str"));
+            nb::sig("def __repr__(self) -> str"))
+        .def(
+            "_repr_html_", [](nb::handle explanation) { return nb::cast<std::string>(in_words("html", explanation)); },
+            nb::sig("def _repr_html_(self) -> str"), "A table, which notebooks show.");
 }
 
 }  // namespace tilewright::python

@@ -1,4 +1,4 @@
-// What the planner would choose for a call, bound.
+// Binds the planner: the plan that it would choose for a call.
 #pragma once
 
 #include "call.h"
@@ -12,11 +12,11 @@ namespace tilewright::python {
 
 void bind_plans(nb::module_& m);
 
-/// Throws Error with every finding of `validate`, and for a device that does not ship with the library.
+/// Throws Error with every finding of `validate`, and for an unknown device.
 Explanation explain_call(nb::handle a, nb::handle b, const nb::dict& group_keywords, const nb::dict& keywords);
 
-/// Which 1x128 scales to copy, a's and b's, so that TMA loads them; neither for a wrong call, which
-/// says itself what is wrong when it is made.
+/// Whether to copy the 1x128 scales of a, and of b, so that TMA loads them. Neither for a wrong call: the call itself
+/// reports its mistakes.
 std::pair<bool, bool> scales_to_copy_of(nb::handle a, nb::handle b, const nb::dict& group_keywords,
                                         const nb::dict& keywords);
 

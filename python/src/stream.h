@@ -5,11 +5,12 @@
 
 namespace tilewright::python {
 
-/// `given` if it is not null: an address, or an object of torch, cupy or any that has __cuda_stream__. Else the one
-/// that the library of `out` works on now; null, the default stream, for libraries that do not tell. Null on the CPU.
+/// `given` if it is not null: an address, or an object of torch, cupy or any library that has __cuda_stream__.
+/// Otherwise the current stream of the library of `out`; null, the default stream, if the library does not name it.
+/// Null on the CPU.
 void* stream_of(const Call& call, nb::handle given);
 
-/// The same for an array of which new ones are made; None is not given.
+/// The stream for new arrays like `array`. None: not given.
 void* stream_of(const ArrayView& array, nb::handle given);
 
 }  // namespace tilewright::python

@@ -24,7 +24,7 @@ ArrayView view_of_ends(nb::handle ends) {
     return made;
 }
 
-/// What the transpose of h has.
+/// The shape of the transpose of h.
 Dims columns_shape(std::int64_t tokens, std::int64_t features, const Tensor& ends) {
     return {features, ends.given() ? column_limit(tokens, ends.shape[0]) : tokens};
 }
@@ -39,8 +39,8 @@ ArrayView fresh(nb::handle like, const Dims& shape, Format format, const char* o
     return view(new_array(like, shape, format, false), {.operand = operand, .writable = true, .format = format});
 }
 
-/// A new array of the transposed shape, read the other way, whose rows begin at multiples of 16 bytes where elements
-/// have four: in the order in which products load scales of 1x128 by TMA.
+/// A new array [rows, columns] whose columns are contiguous and begin at multiples of 16 bytes if elements have four.
+/// TMA loads scales of 1x128 from this order.
 nb::object fresh_transposed(nb::handle like, const Dims& shape, Format format) {
     constexpr std::int64_t step = 4;
     const std::int64_t rows = shape[0], padded = (rows + step - 1) / step * step;
@@ -48,7 +48,7 @@ nb::object fresh_transposed(nb::handle like, const Dims& shape, Format format) {
     return padded == rows ? whole : nb::object(whole[nb::slice(nb::int_(0), nb::int_(rows), nb::int_(1))]);
 }
 
-/// One of the two operands: what it is to be, its new arrays, its factors.
+/// One of the two operands: its recipe, its new arrays, its factors.
 struct Side {
     Side(nb::handle recipe, const char* name) : is_wanted(!recipe.is_none()) {
         if (is_wanted) wanted = operand_recipe(recipe, name);
@@ -60,7 +60,7 @@ struct Side {
         describe();
     }
 
-    /// The same, with the scales of features next to each other where each has its own for 128 columns.
+    /// `allocate`, with features adjacent in the scales of 1x128.
     void allocate_columns(nb::handle like, const Dims& shape, const Dims& scale_dims) {
         if (wanted.granularity != Granularity::block_1x128) return allocate(like, shape, scale_dims);
         values = fresh(like, shape, wanted.values, "values");
@@ -179,7 +179,7 @@ bool serves_transposition(const OperandRecipe& recipe) {
     return is_fp8 && recipe.granularity == Granularity::block_1x128;
 }
 
-/// What is transposed: a Quantized with scales for 128 features of a token.
+/// The operand to transpose: a Quantized with one scale per token and 128 features.
 const PreparedOperand& codes_of(nb::handle rows) {
     const PreparedOperand* given = prepared(rows, "rows.");
     const char* expected = "a Quantized with recipe 1x128, e4m3 or e5m2";

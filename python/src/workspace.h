@@ -11,9 +11,9 @@ namespace tilewright::python {
 
 class CallWorkspace {
 public:
-    /// Nothing where the call needs none. `given`: the keyword's array of bytes, or null; torch's allocator makes one
-    /// then, which may have it back as soon as the call is enqueued on `stream`: what it gives it to next runs there
-    /// too. Throws Error about `workspace` where other libraries' arrays come without.
+    /// Empty where the call needs no workspace. `given`: the keyword's array of bytes. Null: torch's allocator makes
+    /// one. It may get the memory back as soon as the call is enqueued on `stream`, because its next user runs there
+    /// too. Throws Error about `workspace` if arrays of other libraries come without one.
     CallWorkspace(const Call& call, nb::handle given, void* stream);
 
     Workspace memory() const;

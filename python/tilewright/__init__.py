@@ -1,4 +1,17 @@
-"""Tilewright: low-precision matrix multiplication, dense and grouped, for Hopper GPUs and any CPU."""
+"""Tilewright: low-precision matrix multiplication, dense and grouped, for Hopper GPUs and any CPU.
+
+- `quantize` makes operands of a multiplication, `pack_weights` packs FP4 weights once. `recipes` lists the pairs.
+- `gemm`, `batched_gemm`, `grouped_gemm` and `k_grouped_gemm` multiply.
+- `validate`, `explain` and `workspace_bytes` answer questions about a call. They take its arguments.
+- `options` and `defaults` set what calls leave out.
+
+`help` of each function describes its arguments.
+
+Arrays are anything with DLPack or the buffer protocol, or a `RawArray`: memory by its address. On a GPU all arrays of a call
+are on that GPU. Operands without scales have one format on both sides, or are bf16 or f16 with an MX or NVFP4 operand.
+
+On the CPU a call computes on several threads, also in children of os.fork(). Its threads may have stacks of 128 KiB.
+"""
 
 try:
     from tilewright import _core
@@ -9,11 +22,10 @@ except ImportError as error:
         raise
     if not _openmp.load_torch_copy():
         raise ImportError(
-            f"{error}: install OpenMP's run time, e.g. apt-get install libgomp1, or torch, whose copy is taken then"
+            f"{error}: install OpenMP's run time, e.g. with apt-get install libgomp1, or install torch, whose copy is then used."
         ) from error
     from tilewright import _core
 
-from tilewright import _multiply
 from tilewright._arrays import Array
 from tilewright._core import Explanation, Finding, Plan, RawArray
 from tilewright._errors import InvalidCall
@@ -29,18 +41,9 @@ from tilewright._multiply import (
 from tilewright._packing import PackedWeights, pack_weights
 from tilewright._quantize import Quantized, decode, encode, quantize, recipes
 from tilewright._quantize_tokens import quantize_tokens, transpose_codes
-from tilewright._settings import (
-    is_invariant,
-    is_overlapping,
-    planned_device,
-    set_invariant,
-    set_overlap,
-    set_planned_device,
-)
+from tilewright._settings import Settings, defaults, options
 
 __version__: str = _core.version
-if __doc__ and _multiply.__doc__:  # python -OO removes them
-    __doc__ += "\n\n" + _multiply.__doc__
 
 __all__ = [
     "Array",
@@ -51,23 +54,20 @@ __all__ = [
     "Plan",
     "Quantized",
     "RawArray",
+    "Settings",
     "batched_gemm",
     "decode",
+    "defaults",
     "encode",
     "explain",
     "gemm",
     "grouped_gemm",
-    "is_invariant",
-    "is_overlapping",
     "k_grouped_gemm",
+    "options",
     "pack_weights",
-    "planned_device",
     "quantize",
     "quantize_tokens",
     "recipes",
-    "set_invariant",
-    "set_overlap",
-    "set_planned_device",
     "transpose_codes",
     "validate",
     "workspace_bytes",

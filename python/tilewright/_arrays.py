@@ -14,8 +14,8 @@ from tilewright import _core
 Array: TypeAlias = Any
 """Anything with DLPack or the buffer protocol: a numpy array (ml_dtypes dtypes too), a torch tensor, ..."""
 
-# Our formats, as ml_dtypes and torch call them. e2m1 is packed, two to a byte, and so uint8 everywhere; ue4m3 has the
-# codes of e4m3 and no name of its own.
+# Names of the formats in ml_dtypes and torch. There e2m1 is packed, two per byte, so it is uint8 everywhere. In both libraries
+# ue4m3 has no name: it has the codes of e4m3.
 _DTYPE_NAMES = {
     "e4m3": "float8_e4m3fn",
     "e5m2": "float8_e5m2",
@@ -78,14 +78,14 @@ def is_masked(array: Array) -> bool:
 
 
 def strides(array: Array) -> tuple[int, ...] | None:
-    """Of a numpy array or torch tensor, in elements; None for other libraries."""
+    """Strides of a numpy array or torch tensor, in elements; None for other libraries."""
     if isinstance(array, np.ndarray):
         return tuple(stride // array.itemsize for stride in array.strides)
     return tuple(array.stride()) if is_torch(array) else None
 
 
 Reason: TypeAlias = tuple[str, str, str]
-"""What an array is, what is expected, and what to do."""
+"""The array as it is, what is expected, and what to do."""
 
 
 def reason_to_refuse(array: Array) -> Reason | None:
@@ -115,7 +115,7 @@ def _reason_of_torch(tensor: Array) -> Reason | None:
 
 
 def _reason_of_kind(tensor: Array) -> Reason | None:
-    """What has its numbers elsewhere."""
+    """Tensors that have their numbers elsewhere."""
     torch = sys.modules["torch"]
     names = {kind.__name__ for kind in type(tensor).__mro__}
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor) or torch._is_functional_tensor(tensor):
@@ -169,7 +169,7 @@ def _has_memory(tensor: Array) -> bool:
 
 
 def _reason_of_export(array: Array) -> Reason | None:
-    """Of a dtype that would do: why its library does not show the memory."""
+    """Why the library of an array does not show its memory, although its dtype would do."""
     if not hasattr(array, "__dlpack__") or str(getattr(array, "dtype", "")).rpartition(".")[2] not in _USUAL_DTYPES:
         return None
     try:
@@ -203,7 +203,7 @@ def new_array(like: Array, shape: tuple[int, ...], format: str, zeros: bool) -> 
 
 
 def new_workspace(size: int, device: int, stream: int) -> Array:
-    """Bytes of torch's allocator, for work that is enqueued on the stream of this address."""
+    """Bytes of torch's allocator for work on the stream of this address."""
     torch = sys.modules["torch"]
     current = torch.cuda.current_stream(device)
     if stream == current.cuda_stream:

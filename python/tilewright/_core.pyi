@@ -190,13 +190,15 @@ def workspace_bytes(a: object | None, b: object | None, groups: dict, options: d
     """What a call on a GPU needs beyond its arrays; 0 for a wrong one."""
 
 def explain(a: object | None, b: object | None, groups: dict, options: dict) -> Explanation:
-    """What the planner would choose on the option `device`."""
+    """The planner's choice for the option `planned_device`."""
 
 def scales_to_copy(a: object | None, b: object | None, groups: dict, options: dict) -> tuple[bool, bool]:
     """Whether a copy of the scales of a, and of b, saves more than it takes."""
 
 def check_device(name: object | None) -> None:
-    """Raises InvalidCall for what is no device that ships with the library."""
+    """
+    Raises InvalidCall unless it is None, 'automatic' or the name of a known GPU.
+    """
 
 def refuse(operand: str, given: str, expected: str, advice: str = '') -> NoReturn:
     """Raises InvalidCall with one finding."""

@@ -1,8 +1,9 @@
-"""An explanation as text: `print(tilewright.explain(a, b))`."""
+"""An explanation as text, for `print(tilewright.explain(a, b))`, and as a table for notebooks."""
 
 from __future__ import annotations
 
 from collections import Counter
+from html import escape
 
 from tilewright import _core
 
@@ -31,22 +32,34 @@ def headline(explanation: _core.Explanation) -> str:
     return f"{plan.tile}, {plan.variant} kernel, {_time(plan.seconds)} predicted"
 
 
-def text(explanation: _core.Explanation) -> str:
-    """The choice, where its predicted time goes, the next best, and why the others could not be."""
+def _rows(explanation: _core.Explanation) -> list[tuple[str, str]]:
+    """The lines after the headline: a word and its text."""
     plan = explanation.chosen
-    lines = [headline(explanation)]
     if plan is None or plan.grid == 0:
-        return lines[0]
-    lines.append(
-        f"{plan.tiles} tiles on {plan.grid} blocks of {plan.threads} threads, {plan.waves:.2f} waves; "
-        f"{plan.shared_bytes / 1024:.0f} KiB of shared memory"
-    )
-    lines.append(f"time: {_terms(plan.cost, _TERMS)}; the longer of memory and compute counts")
-    lines.append(f"compute: {_terms(plan.cost, _PARTS)}")
+        return []
+    rows = [
+        ("launch", f"{plan.tiles} tiles on {plan.grid} blocks of {plan.threads} threads, {plan.waves:.2f} waves"),
+        ("shared memory", f"{plan.shared_bytes / 1024:.0f} KiB per block"),
+        ("time", f"{_terms(plan.cost, _TERMS)}; the longer of memory and compute counts"),
+        ("compute", _terms(plan.cost, _PARTS)),
+    ]
     if explanation.next_best is not None:
-        lines.append(f"next best: {explanation.next_best.tile}, {_time(explanation.next_best.seconds)}")
+        rows.append(("next best", f"{explanation.next_best.tile}, {_time(explanation.next_best.seconds)}"))
     rejected = Counter(tile.rule for tile in explanation.rejected)
     rules = ", ".join(f"{rule} {count}" for rule, count in rejected.items())
     candidates = len(explanation.rejected) + len(explanation.legal)
-    lines.append(f"rejected: {len(explanation.rejected)} of {candidates} candidates" + (f" ({rules})" if rules else ""))
-    return "\n".join(lines)
+    count = f"{len(explanation.rejected)} of {candidates} candidates"
+    rows.append(("rejected", count + (f" ({rules})" if rules else "")))
+    return rows
+
+
+def text(explanation: _core.Explanation) -> str:
+    """The choice, where its predicted time goes, the next best, and why the others could not be chosen."""
+    return "\n".join([headline(explanation), *(f"{word}: {what}" for word, what in _rows(explanation))])
+
+
+def html(explanation: _core.Explanation) -> str:
+    """The same as a table."""
+    title = f"<caption>{escape(headline(explanation))}</caption>"
+    rows = [f"<tr><th>{escape(word)}</th><td>{escape(what)}</td></tr>" for word, what in _rows(explanation)]
+    return f"<table>{title}{''.join(rows)}</table>"

@@ -1,8 +1,8 @@
-"""OpenMP's run time where the system has no libgomp.so.1: the copy that torch's wheel has.
+"""OpenMP's run time where the system has no libgomp.so.1: the copy in torch's wheel.
 
-That copy has another name, such as libgomp-a34b3233.so.1, by which the loader does not take it for what the extension
-needs. So its symbols are made visible to all, and `_libgomp/libgomp.so.1` of this package, which has the name and no
-symbols, is loaded besides.
+That copy has another name, such as libgomp-a34b3233.so.1. The loader does not accept it for the name that the extension
+needs. Its symbols are therefore made global, and `_libgomp/libgomp.so.1` of this package is loaded too. The latter has the
+name and no symbols.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import importlib.util
 import os
 from pathlib import Path
 
-# What a program that is started by this process has to load first, for it needs the same library.
+# Libraries that a program started by this process has to load first, because it needs the same one.
 preloads: list[str] = []
 
 
 def torch_copies() -> list[Path]:
-    """Of the torch that would be imported, which is not imported for it."""
+    """Copies of libgomp in the torch that would be imported. It is not imported."""
     spec = importlib.util.find_spec("torch")
     folders = [Path(folder) for folder in (spec and spec.submodule_search_locations) or []]
     places = [place for folder in folders for place in (folder / "lib", folder.parent / "torch.libs")]
@@ -25,7 +25,7 @@ def torch_copies() -> list[Path]:
 
 
 def load_torch_copy() -> bool:
-    """Whether there was one."""
+    """Whether a copy was found and loaded."""
     name = Path(__file__).with_name("_libgomp") / "libgomp.so.1"
     for file in torch_copies():
         try:
@@ -39,6 +39,6 @@ def load_torch_copy() -> bool:
 
 
 def environment() -> dict[str, str]:
-    """Of a program that this process starts."""
+    """The environment for a program that this process starts."""
     before = os.environ.get("LD_PRELOAD", "")
     return {**os.environ, "LD_PRELOAD": " ".join([*preloads, before]).strip()} if preloads else dict(os.environ)

@@ -1,78 +1,20 @@
-"""The keywords that all multiplications take, stated once: types for editors, a signature for help()."""
+"""Types of the keywords that multiplications take, and messages for arguments that a function does not take."""
 
 from __future__ import annotations
 
 import difflib
+import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, Literal, NoReturn, TypeAlias, TypedDict, TypeVar
-
-from tilewright import _settings
-from tilewright._arrays import Array
-from tilewright._settings import Reproducibility
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 Layout: TypeAlias = Literal["nt", "nn", "tn", "tt"]
 OutputFormat: TypeAlias = Literal["bf16", "f16", "f32", "bfloat16", "float16", "float32"] | Any
 Accumulation: TypeAlias = Literal["promoted", "unpromoted"]
-Arithmetic: TypeAlias = Literal["fast", "bit_exact", "hopper"]
-Device: TypeAlias = Literal["h200", "h100", "h100-pcie", "h100-nvl", "h800", "h200-nvl", "h20", "gh200"]
+Arithmetic: TypeAlias = Literal["fast", "bit_exact"]
 Backend: TypeAlias = Literal["automatic", "cpu", "hopper"]
-Grouping: TypeAlias = Literal[
-    "dense",
-    "batched",
-    "m_grouped_indices",
-    "m_grouped_offsets",
-    "m_grouped_aligned_offsets",
-    "m_grouped_masked",
-    "k_grouped",
-    "k_grouped_aligned_offsets",
-    "k_grouped_flat",
-]
 
-
-class Options(TypedDict, total=False):
-    """What a multiplication is asked to do; `help(tilewright)` describes each. C++ reads it (options.cpp)."""
-
-    layout: Layout
-    out: Array | None
-    out_dtype: OutputFormat | None
-    c: Array | None
-    bias: Array | None
-    alpha: float
-    accumulation: Accumulation
-    arithmetic: Arithmetic
-    reproducibility: Reproducibility | None
-    backend: Backend
-    threads: int
-    sm_limit: int
-    stream: object | None
-    overlap: bool | None
-    workspace: Array | None
-    device: Device | None
-
-
-# As C++ has them; None for what the process chooses.
-DEFAULTS: Options = {
-    "layout": "nt",
-    "out": None,
-    "out_dtype": None,
-    "c": None,
-    "bias": None,
-    "alpha": 1.0,
-    "accumulation": "promoted",
-    "arithmetic": "fast",
-    "reproducibility": None,
-    "backend": "automatic",
-    "threads": 0,
-    "sm_limit": 0,
-    "stream": None,
-    "overlap": None,
-    "workspace": None,
-    "device": None,
-}
-
-_KNOWN = frozenset(DEFAULTS)
-# What other libraries call these keywords, and words of ours for the same thing.
+# Names of these keywords in other libraries, and other words for the same thing.
 _OTHER_WORDS = {
     "ends": "offsets",
     "offs": "offsets",
@@ -82,68 +24,51 @@ _OTHER_WORDS = {
     "dtype": "out_dtype",
     "output": "out",
     "output_dtype": "out_dtype",
+    "device": "planned_device",
+    "reproducibility": "invariant",
 }
-
-# The keywords of grouped_gemm, and what validate and explain call them.
-M_GROUPINGS = {
-    "indices": "m_grouped_indices",
-    "offsets": "m_grouped_offsets",
-    "aligned_offsets": "m_grouped_aligned_offsets",
-    "counts": "m_grouped_masked",
-}
+_GROUPS = ("indices", "offsets", "aligned_offsets", "counts")
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def refuse_unknown(function: Callable[..., Any], options: Options) -> NoReturn:
-    """Raises TypeError for the first keyword that `function` does not take: the one meant, and all that it takes."""
-    known = list(inspect.signature(function).parameters)[2:]  # behind a and b
-    unknown = next(name for name in options if name not in _KNOWN)
+def _about_unknown(function: Callable[..., Any], unknown: str, known: list[str]) -> str:
+    """The keyword that was meant, and all that there are."""
     meant = _OTHER_WORDS.get(unknown, "")
     if meant not in known:
         meant = next(iter(difflib.get_close_matches(unknown, known, 1)), "")
-    advice = f"; perhaps {meant} is meant" if meant else ""
+    advice = f" Did you mean {meant}=?" if meant else ""
     if meant == "offsets" and "sizes" in unknown:
-        advice += ", which takes the running sum of the sizes"
-    if unknown in M_GROUPINGS and "grouping" in known:
-        advice = f"; perhaps grouping='{M_GROUPINGS[unknown]}', sizes={unknown} is meant"
-    words = ", ".join(known)
-    raise TypeError(f"{function.__name__}: unexpected keyword argument '{unknown}'{advice}; there are {words}")
+        advice += " It takes the running sum of the sizes."
+    if meant == "planned_device":
+        advice += " A call runs where its arrays are."
+    return f"{function.__name__}() has no keyword '{unknown}'.{advice} Keywords: {', '.join(known)}."
 
 
-def completed(options: Options, function: Callable[..., Any]) -> Options:
-    """The caller's options; where they leave one out or pass None, the setting of the process.
-
-    function: the public one that was called, whose signature the message about an unknown keyword lists.
-    """
-    if not options.keys() <= _KNOWN:
-        refuse_unknown(function, options)
-    if options.get("reproducibility") is None:
-        options["reproducibility"] = _settings.reproducibility
-    if options.get("overlap") is None:
-        options["overlap"] = _settings.overlap
-    if _settings.device is not None and options.get("device") is None:
-        options["device"] = _settings.device
-    return options
+def _about_positions(function: Callable[..., Any], known: list[str]) -> str:
+    groups = [f"{name}=" for name in known if name in _GROUPS]
+    rest = f"groups by keyword: {', '.join(groups[:-1])} or {groups[-1]}" if groups else "the rest by keyword, e.g. out="
+    return f"{function.__name__}() takes only a and b by position. Pass {rest}."
 
 
-def with_options(function: Function) -> Function:
-    """Replaces `**options` by every keyword of Options in the signature that help(), inspect and shells show."""
-    shown = inspect.signature(function)
-    unnamed = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)  # the latter only to refuse them
-    own = [parameter for parameter in shown.parameters.values() if parameter.kind not in unnamed]
-    annotations = Options.__annotations__
-    common = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=_text(annotations[name]))
-        for name, default in DEFAULTS.items()
-    ]
-    function.__signature__ = shown.replace(parameters=[*own, *common])  # type: ignore[attr-defined]
-    for parameter in shown.parameters.values():
-        if parameter.kind in unnamed:
-            del function.__annotations__[parameter.name]
-    function.__annotations__.update({parameter.name: parameter.annotation for parameter in common})
-    return function
+def helpful(function: Function) -> Function:
+    """Says more than Python where a call has arguments that the function does not take."""
+    known = list(inspect.signature(function).parameters)[2:]  # after a and b
 
+    @functools.wraps(function)
+    def call(*args: Any, **keywords: Any) -> Any:
+        try:
+            return function(*args, **keywords)
+        except TypeError as error:
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise  # from inside of the function: its arguments were taken
+            unknown = next((name for name in keywords if name not in known and name not in ("a", "b")), None)
+            if unknown is not None:
+                message = _about_unknown(function, unknown, known)
+            elif len(args) > 2:
+                message = _about_positions(function, known)
+            else:
+                raise  # a or b is missing, or given twice: Python says which
+        raise TypeError(message)
 
-def _text(annotation: Any) -> str:
-    return annotation if isinstance(annotation, str) else annotation.__forward_arg__
+    return cast(Function, call)

@@ -1,4 +1,4 @@
-"""Quantised operands, quantisers, and numbers as codes of a format."""
+"""Quantized operands, `quantize`, and conversion between numbers and codes of a format."""
 
 from __future__ import annotations
 
@@ -16,26 +16,40 @@ _READ_ONLY = frozenset(("values", "recipe", "scales", "tensor_scale", "shape", "
 class Quantized(_core.Operand):
     """Values with their scales: one side of a multiplication.
 
-    `quantize` makes them; the constructor takes arrays that are already there, without a copy.
+    `quantize` makes one from a real matrix. The constructor takes existing arrays, without a copy.
 
     Args:
-        values: [rows, k] or [groups, rows, k] (a transposed matrix for the layouts that say so), in any strides.
-            fp8 as ml_dtypes or torch float8, or its codes as uint8; e2m1 as uint8, int8 or torch's float4_e2m1fn_x2,
-            two to a byte along the dimension of stride 1, low nibble first, so [rows, k / 2].
-        recipe: what the arrays are: tensor, row, 1x128, 128x128, mxfp8, mxfp4, nvfp4, or with formats written out:
-            e5m2.row, 1x128.ue8m0. bf16, f16 and f32 are values without scales, and so are e4m3 and e5m2, for a weight
-            side whose scales were multiplied into the activation side before that was quantised.
-        scales: float32 (tensor, row, 1x128, 128x128), ue8m0 (MX) or ue4m3 (NVFP4), the latter two also as uint8. They
-            follow the logical operand, whatever the layout of the values, in any strides: tensor [1]; row [rows];
-            1x128, mxfp8, mxfp4, nvfp4 [rows, ceil(k / block)]; 128x128 [ceil(rows / 128), ceil(k / 128)]. With groups
-            in front: [groups, ...].
-        tensor_scale: NVFP4 only: float32 [1], or [groups].
+        values: Array [rows, k] or [groups, rows, k], in any strides. Layouts that store the operand transposed take
+            [k, rows].
 
-    values, scales, tensor_scale and recipe can be read back, not replaced; calls see what is written into the arrays.
+            - fp8: float8 of ml_dtypes or torch, or its codes as uint8.
+            - e2m1: uint8, int8 or torch's float4_e2m1fn_x2, two values per byte along the dimension of stride 1, low
+              nibble first: [rows, k / 2].
+
+        recipe: What the arrays are.
+
+            - "tensor", "row", "1x128", "128x128", "mxfp8", "mxfp4", "nvfp4".
+            - The same with formats written out: "e5m2.row", "1x128.ue8m0".
+            - "bf16", "f16" and "f32": values without scales.
+            - "e4m3" and "e5m2": weights without scales, which were multiplied into the activations before those were
+              quantized.
+
+        scales: Array of float32 (tensor, row, 1x128, 128x128), ue8m0 (MX) or ue4m3 (NVFP4), in any strides. The last two
+            may be uint8. Scales follow the logical operand, whatever the layout of the values. Groups come first:
+            [groups, ...].
+
+            - tensor: [1].
+            - row: [rows].
+            - 1x128, mxfp8, mxfp4, nvfp4: [rows, ceil(k / block)].
+            - 128x128: [ceil(rows / 128), ceil(k / 128)].
+
+        tensor_scale: NVFP4 only: float32 [1] or [groups].
+
+    Attributes are read-only. Calls see what is written into the arrays.
 
     Raises:
-        ValueError: an array is of no use here; the message names it and says what it must be. Shapes are checked by
-            the multiplication.
+        ValueError: an array cannot be used. The message names the array and what it must be. The multiplication checks
+            shapes.
 
     >>> import numpy as np
     >>> Quantized(np.full((2, 16), 0x22, np.uint8), "mxfp4", np.full((2, 1), 127, np.uint8)).shape
@@ -65,9 +79,11 @@ class Quantized(_core.Operand):
         return type(self), (self.values, self.recipe, self.scales, self.tensor_scale)
 
     def dequantize(self, dtype: OutputFormat = "f32", *, threads: int = 0) -> Array:
-        """The real matrix [rows, k] or [groups, rows, k] in `dtype`: f32, bf16 or f16, as `out_dtype` names them. Not for transposed values.
+        """The real matrix [rows, k] or [groups, rows, k], of values that are not transposed.
 
-        threads: of the CPU; 0 = all.
+        Args:
+            dtype: "f32", "bf16" or "f16", or what else `out_dtype` of `gemm` takes. Default: "f32".
+            threads: CPU threads; 0 = all. Default: 0.
         """
         return _core.dequantize(self, dtype, threads)
 
@@ -76,27 +92,25 @@ class Quantized(_core.Operand):
 
 
 def quantize(
-    x: Array, recipe: str, *, round_up: bool = False, deep_gemm: bool = False, threads: int = 0, stream: object = None
+    x: Array, recipe: str, *, round_up: bool = False, threads: int = 0, stream: object = None
 ) -> Quantized:
-    """Quantises a real matrix along its last dimension.
+    """Quantizes a real matrix along its last dimension.
 
     Args:
-        x: [rows, k] or [groups, rows, k] of float32, bfloat16 or float16, in any strides. Each group is quantised on
-            its own. To quantise along the other dimension, pass the transposed view.
-        recipe: the side of a recipe, as `Quantized` takes it.
-        round_up: round scales up to a power of two; for MX scales in place of OCP's floor rule, which saturates the
-            largest values of a block.
-        deep_gemm: DeepGEMM's casts: amax floored at 1e-4, s = amax / 448, values encode(x * (1 / s)).
-        threads: of the CPU; 0 = all. The GIL is released meanwhile, and Ctrl-C ends the call.
-        stream: of a GPU, which quantises by every recipe with scales, but not by deep_gemm's rules; None: the one that
-            torch works on.
+        x: [rows, k] or [groups, rows, k] of float32, bfloat16 or float16, in any strides. Each group is quantized
+            separately. Pass the transposed view for the other dimension.
+        recipe: One side of a recipe, as `Quantized` takes it.
+        round_up: True rounds scales up to a power of two. MX scales are otherwise rounded by OCP's floor rule, which
+            saturates the largest values of a block. Default: False.
+        threads: CPU threads; 0 = all. The call releases the GIL, and Ctrl-C ends it. Default: 0.
+        stream: The stream of a GPU, which quantizes by every recipe with scales. None: torch's current one.
 
     Returns:
-        New arrays in a `Quantized`: of torch for a torch tensor, else of numpy with dtypes of ml_dtypes (codes as uint8
-        where it is not installed). e2m1 is packed into uint8, low nibble first.
+        A `Quantized` of new arrays. They are of torch for a torch tensor, else of numpy with dtypes of ml_dtypes. Without
+        ml_dtypes the codes are uint8. e2m1 is packed into uint8, low nibble first.
 
     Raises:
-        ValueError: no such recipe, or x cannot be quantised so.
+        ValueError: there is no such recipe, or it cannot quantize x.
 
     >>> import numpy as np
     >>> q = quantize(np.float32([[1, -2, 448, 0.5]]), "row")
@@ -105,7 +119,7 @@ def quantize(
     >>> q.dequantize()
     array([[  1. ,  -2. , 448. ,   0.5]], dtype=float32)
     """
-    values, scales, tensor_scale = _core.quantize(x, recipe, round_up, deep_gemm, threads, stream)
+    values, scales, tensor_scale = _core.quantize(x, recipe, round_up, False, threads, stream)
     return Quantized(values, recipe, scales, tensor_scale)
 
 
@@ -113,9 +127,10 @@ def encode(x: Array, format: Format, *, saturate: bool = True) -> Array:
     """Rounds float32 numbers to `format`, to nearest, ties to even (ue8m0: to the larger power of two).
 
     Args:
-        x: float32, up to three dimensions, rows one after another.
-        format: of the result; e2m1 packs two to a byte along the last dimension, low nibble first.
-        saturate: numbers beyond the largest become the largest; else infinity, or NaN where there is none.
+        x: float32, up to three dimensions, contiguous rows.
+        format: That of the result. e2m1 packs two values per byte along the last dimension, low nibble first.
+        saturate: True: numbers beyond the largest become the largest. False: they become infinity, or NaN in formats
+            without infinity. Default: True.
 
     >>> import numpy as np
     >>> encode(np.float32([0.5, 6, -1, 100]), "e2m1")
@@ -125,11 +140,11 @@ def encode(x: Array, format: Format, *, saturate: bool = True) -> Array:
 
 
 def decode(codes: Array, format: Format | None = None) -> Array:
-    """float32 numbers from codes, exactly.
+    """Converts codes to float32 numbers, exactly.
 
     Args:
-        codes: an array whose dtype names its format, or uint8 / uint16 codes; rows one after another.
-        format: needed for codes; e2m1 doubles the last dimension.
+        codes: An array whose dtype names its format, or codes as uint8 or uint16. Rows follow one another.
+        format: The format of codes. e2m1 doubles the last dimension. Default: None.
 
     >>> import numpy as np
     >>> decode(np.uint8([113, 122]), "e2m1")

@@ -1,4 +1,4 @@
-"""Quantisers of a training step: the operands of forward, dgrad and wgrad from one reading of a matrix, or of its codes."""
+"""Quantization for training: the operands of forward, dgrad and wgrad from one read of a matrix, or of its codes."""
 
 from __future__ import annotations
 
@@ -30,38 +30,46 @@ def quantize_tokens(
     threads: int = 0,
     stream: object = None,
 ) -> tuple[Quantized | None, Quantized | None]:
-    """Quantises h [tokens, features] for a product along features (rows), for one along tokens (columns), or for both.
+    """Quantizes h [tokens, features] for a product along features (rows), for one along tokens (columns), or for both.
 
-    h is x, or swiglu(gate, up) = g * sigmoid(alpha * g) * (u + beta) with g = min(gate, limit) and u = up clamped to
-    -limit .. limit (DeepSeek's by default; gpt-oss: alpha 1.702, beta 1, limit 7, interleaved), or the gradient of that
-    with respect to x. It is computed in f32 and not rounded before it is quantised.
+    h depends on `activation`. It is computed in float32 and not rounded before it is quantized.
+
+    - "none": h is x.
+    - "swiglu": h = g * sigmoid(alpha * g) * (u + beta). g is min(gate, limit), and u is up, clamped to -limit .. limit.
+    - "swiglu_gradient": h is the gradient of swiglu with respect to x.
+
+    The defaults of alpha, beta, limit and interleaved are DeepSeek's. gpt-oss has alpha 1.702, beta 1, limit 7, interleaved.
 
     Args:
-        x: [tokens, features] of float32, bfloat16 or float16; for swiglu and its gradient [tokens, 2 * features], gate
+        x: [tokens, features] of float32, bfloat16 or float16. For swiglu and its gradient: [tokens, 2 * features], gate
             first, then up, or `interleaved`.
-        ends: int32 or int64 [groups], an array or a list: the token at which each group ends. On a GPU an
-            array there; they are read there, never on the host. What they say is not checked: an end before the one
-            before it counts as that one, one beyond tokens as tokens. Tokens behind the last end are of no group:
-            what rows has for them is not written and may be anything, as are columns behind the last group; products
-            with the same ends do not read it. `validate` of such a product says what is wrong with ends on the host.
-        rows: recipe of h as [tokens, features]: tensor, row, 1x128, 128x128 (without ends), or with formats written out:
-            e5m2.1x128.ue8m0. None: not written.
-        columns: the same of its transpose [features, columns], in which each group begins at a multiple of 128 and zeros
-            fill the space before it. With ends there are (tokens + 127 * groups) // 128 * 128 columns. Scales of 1x128 are
-            [features, columns / 128] with features adjacent in memory, the order that products load fastest.
-        gradient: [tokens, features] for swiglu_gradient: of swiglu's result.
-        rows_token_factors, rows_feature_factors, columns_token_factors, columns_feature_factors: float32 [tokens] and
-            [features] or [groups, features], multiplied into h before it is quantised: the folded form, for scales of
-            the other operand of a product that vary along k.
-        round_up: scales are powers of two.
-        threads: of the CPU; 0 = all.
-        stream: of the GPU; None: the one that torch works on.
+        ends: The token at which each group ends. It is int32 or int64 [groups], an array or a list. An array on a GPU is read
+            there, never on the host, and its values are not checked. An end below the previous end counts as that end.
+            An end beyond tokens counts as tokens. `validate` of a product finds mistakes of ends on the host.
+            Tokens after the last end have no group. Their part of rows, and columns after the last group, are not written
+            and may hold anything. Products with equal ends do not read them. Default: None.
+        rows: Recipe of h [tokens, features]. It is tensor, row, 1x128 or 128x128 (the last only without ends), also with
+            formats written out: e5m2.1x128.ue8m0. None: not written.
+        columns: Recipe of the transpose [features, columns]. Each group begins at a multiple of 128, and zeros fill the
+            space before it. With ends there are (tokens + 127 * groups) // 128 * 128 columns. Scales of 1x128 are
+            [features, columns / 128] with features adjacent in memory, which products load fastest. None: not written.
+        activation: "none", "swiglu" or "swiglu_gradient". Default: "none".
+        gradient: [tokens, features], for swiglu_gradient: the gradient of swiglu's result. Default: None.
+        alpha, beta, limit: Numbers of swiglu. Default: 1, 0 and infinity.
+        interleaved: True: gate and up alternate along the features of x. Default: False.
+        rows_token_factors, columns_token_factors: float32 [tokens], multiplied into h before it is quantized. This is the
+            folded form, for scales of the product's other operand that vary along k. Default: None.
+        rows_feature_factors, columns_feature_factors: float32 [features] or [groups, features], used likewise. Default:
+            None.
+        round_up: True: scales are powers of two. Default: False.
+        threads: CPU threads; 0 = all. Default: 0.
+        stream: The stream of a GPU. None: torch's current one.
 
     Returns:
         (rows, columns), each a new `Quantized` or None.
 
     Raises:
-        ValueError: the call is wrong; the message names the argument and what it must be.
+        ValueError: the call is wrong. The message names the argument and what it must be.
 
     >>> import numpy as np
     >>> rows, columns = quantize_tokens(np.float32([[448, 0], [1, -448]]), rows="1x128", columns="1x128")
@@ -88,30 +96,31 @@ def transpose_codes(
     threads: int = 0,
     stream: object = None,
 ) -> Quantized:
-    """The transpose of codes whose 1x128 scales are powers of two, without quantising again: forward's X for wgrad.
+    """Transposes codes whose 1x128 scales are powers of two, without quantizing again: forward's X for wgrad.
 
-    The scale of 128 tokens x 128 features is the largest of those of the tokens that have a code other than zero there
-    (1 if none has), and the codes of the others are shifted to it: encode(value * (scale of the token / scale of the
-    block)), exact but for what becomes subnormal, which is rounded to nearest even. Codes that are quantised again get
-    the errors of both times. The idea is FP8-Flow-MoE's scaling-aware transpose (arXiv 2511.02302). A scale that is no
-    power of two is treated as any other: the product is rounded.
+    Each block of 128 tokens x 128 features gets one scale. It is the largest scale of the tokens with a code other than zero
+    in the block, or 1 without such a token. Codes of the other tokens are shifted to that scale: encode(value * (scale of the token /
+    scale of the block)). The shift is exact, except that values which become subnormal are rounded to nearest even.
+    Quantizing again would add a second rounding error. The idea is FP8-Flow-MoE's scaling-aware transpose (arXiv
+    2511.02302). With a scale that is not a power of two the product is rounded.
 
     Args:
-        rows: [tokens, features] of 1x128, e4m3 or e5m2, scales float32 or ue8m0 [tokens, ceil(features / 128)]:
-            `quantize(x, "1x128", round_up=True)`, or rows of `quantize_tokens`.
-        ends: int32 or int64 [groups], an array or a list: as in `quantize_tokens`, clamped and not checked.
-        columns: recipe of the result, 1x128 (alike for the 128 features of a block) or 128x128, with the format of rows
-            and scales of float32 or ue8m0. None: that of rows.
-        threads: of the CPU; 0 = all.
-        stream: of the GPU; None: the one that torch works on.
+        rows: `Quantized` [tokens, features] of 1x128, e4m3 or e5m2. Scales are float32 or ue8m0
+            [tokens, ceil(features / 128)]. `quantize(x, "1x128", round_up=True)` and `quantize_tokens` make such rows.
+        ends: int32 or int64 [groups], an array or a list, as in `quantize_tokens`: clamped and not checked. Default: None.
+        columns: Recipe of the result: 1x128, with equal scales for the 128 features of a block, or 128x128. It has the
+            format of rows and scales of float32 or ue8m0. None: the recipe of rows.
+        threads: CPU threads; 0 = all. Default: 0.
+        stream: The stream of a GPU. None: torch's current one.
 
     Returns:
-        A new `Quantized` [features, columns] on the device of rows, where each group begins at a multiple of 128 and zeros
-        fill the space before it: with ends (tokens + 127 * groups) // 128 * 128 columns, without them tokens. Scales are
-        [features, ceil(columns / 128)] with features adjacent in memory, or [ceil(features / 128), ceil(columns / 128)].
+        A new `Quantized` [features, columns] on the device of rows. Each group begins at a multiple of 128, and zeros fill
+        the space before it. With ends there are (tokens + 127 * groups) // 128 * 128 columns, without ends as many as tokens.
+        Scales are [features, ceil(columns / 128)] with features adjacent in memory for 1x128. For 128x128 they are
+        [ceil(features / 128), ceil(columns / 128)].
 
     Raises:
-        ValueError: the call is wrong; the message names the argument and what it must be.
+        ValueError: the call is wrong. The message names the argument and what it must be.
 
     >>> import numpy as np
     >>> rows = quantize(np.float32([[448, 64], [1.75, 0.25]]), "1x128", round_up=True)

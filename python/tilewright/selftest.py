@@ -1,10 +1,10 @@
-"""Whether Tilewright is right on this machine: `python -m tilewright.selftest`, about a minute.
+"""Checks that results are right on this machine: `python -m tilewright.selftest`, about a minute.
 
-Two parts. The program `tilewright`, which the wheel carries, checks every operation and recipe against float64 (`tilewright
-verify --quick`), on the GPU if there is one, with the kernels that the wheel carries. Then random calls through Python, on
-numpy arrays and, where torch is installed, on its tensors, have to give the exact result: operands are whole numbers from
--2 to 2 with scales of powers of two, whose products and sums every number format in between holds, so that nothing is
-judged by a tolerance.
+1. The program `tilewright` of the wheel checks every operation and recipe against float64 (`tilewright verify --quick`).
+   It uses the GPU, if there is one, with the kernels of the wheel.
+2. Random calls through Python have to give the exact result, on numpy arrays and on tensors of torch if it is installed.
+   Operands are whole numbers from -2 to 2 with scales of powers of two. Every number format on the way holds their products
+   and sums exactly, so no tolerance is needed.
 """
 
 from __future__ import annotations

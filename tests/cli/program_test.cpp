@@ -137,7 +137,7 @@ TEST(Program, QuantizesAFile) {
     const std::string output = folder.file("out.safetensors");
     const Outcome outcome = run_program({"quantize", input, output, "--recipe", "mxfp8", "--round-up"});
     EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-    EXPECT_EQ(outcome.err, "");  // no progress bar where stderr is no terminal
+    EXPECT_EQ(outcome.err, "");  // no progress bar unless stderr is a terminal
     EXPECT_TRUE(contains(outcome.out, "1 tensors quantized (mxfp8), 0 copied"));
     const safetensors::SafetensorsReader reader(output);
     EXPECT_EQ(reader.header().metadata.at("tilewright.round_up"), "true");

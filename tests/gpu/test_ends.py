@@ -67,7 +67,7 @@ def on_gpu(side):
 @pytest.mark.parametrize("recipes", PAIRS, ids=":".join)
 def test_the_cpus_bits_at_an_end(recipes, top):
     sides = [operand(rows, recipe, seed) for seed, (rows, recipe) in enumerate(zip((M, N), recipes, strict=True))]
-    unshifted = tw.gemm(*sides, out_dtype="f32", arithmetic="bit_exact", reproducibility="invariant")
+    unshifted = tw.gemm(*sides, out_dtype="f32", arithmetic="bit_exact", invariant=True)
     smallest, largest = (np.prod(ends) for ends in zip(*map(ends_of_scales, sides, recipes), strict=True))
     # Products of scales are to be normal numbers too.
     if top:
@@ -79,8 +79,8 @@ def test_the_cpus_bits_at_an_end(recipes, top):
         moved = [shifted(side, recipe, e) for side, recipe, e in zip(sides, recipes, (part, room - part), strict=True)]
         if moved[0] is None or moved[1] is None:
             continue
-        cpu = tw.gemm(*moved, out_dtype="f32", arithmetic="bit_exact", reproducibility="invariant")
-        gpu = tw.gemm(*map(on_gpu, moved), out_dtype="f32", reproducibility="invariant").cpu()
+        cpu = tw.gemm(*moved, out_dtype="f32", arithmetic="bit_exact", invariant=True)
+        gpu = tw.gemm(*map(on_gpu, moved), out_dtype="f32", invariant=True).cpu()
         assert torch.equal(cpu.view(torch.int32), gpu.view(torch.int32)), part
         assert torch.equal(cpu.double(), unshifted.double() * 2.0**room), part
         tried += 1

@@ -9,6 +9,8 @@ torch = pytest.importorskip("torch")
 if not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0):
     pytest.skip("needs a Hopper GPU", allow_module_level=True)
 
+from tilewright.deep_gemm._cast import cast  # noqa: E402
+
 PAIRS = [
     ("1x128", "128x128"),
     ("1x128", "1x128"),
@@ -74,7 +76,7 @@ def test_out_c_alpha_and_scales_in_any_strides():
 
 
 def test_the_current_stream_is_followed():
-    """A slow kernel on the current stream writes the operand: only a call behind it on that stream sees the values."""
+    """A slow kernel on the current stream writes the operand. Only a later call on that stream sees the values."""
     host, device = pair(PAIRS[2], 256, 256, 512)
     expected = tw.gemm(*host, arithmetic="bit_exact")
     values, late = device[0].values, device[0].values.clone()
@@ -165,7 +167,7 @@ def test_what_is_refused_names_the_tensor():
     with pytest.raises(tw.InvalidCall, match="b.*host memory"):
         tw.gemm(device[0], host[1])
     with pytest.raises(tw.InvalidCall, match="on a GPU. Quantize on the host"):
-        tw.quantize(torch.ones(4, 128, device="cuda"), "mxfp4", deep_gemm=True)
+        cast(torch.ones(4, 128, device="cuda"), "mxfp4")
     odd = tw.Quantized(device[0].values[:, :120], "tensor", device[0].scales)
     assert tw.gemm(odd, tw.Quantized(device[1].values[:, :120], "tensor", device[1].scales)).shape == (32, 48)
 

@@ -151,7 +151,7 @@ def test_bytes_that_a_call_holds(grouped, recipe, x_wants, w_wants):
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_nothing_is_read_on_the_host(recipe):
-    """torch reports each synchronisation of its own as an error."""
+    """torch reports each synchronisation that it makes as an error."""
     layer, (x, dy), ends = layer_of(True, recipe, with_main_grad=True), inputs(), ends_of(True)
     step(layer, x, dy, *ends)
     torch.cuda.set_sync_debug_mode("error")

@@ -21,7 +21,7 @@ def unscaled(rng, shape):
 
 
 def rounded(real, dtype):
-    """Rounded once; exact in float32 before."""
+    """Rounded once. The float32 values are exact."""
     assert torch.equal(real.float().double(), real)
     return real.float().to(dtype)
 

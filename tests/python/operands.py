@@ -1,6 +1,6 @@
 """Operands whose products are exact: small integers, scales that are powers of two.
 
-Made with ml_dtypes and numpy alone, so that they check Tilewright's own formats too. `real` is the matrix that an
+Made with only ml_dtypes and numpy, so that they check Tilewright's own formats too. `real` is the matrix that an
 operand describes, in float64.
 """
 
@@ -106,6 +106,6 @@ def product(a, b):
 
 
 def rounded(real, dtype):
-    """Rounded once: all `real` here are exact in float32 before."""
+    """Rounded once: all `real` here are exact in float32."""
     assert (real.astype(np.float32) == real).all()
     return real.astype(np.float32).astype(dtype)

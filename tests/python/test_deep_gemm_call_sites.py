@@ -1,4 +1,4 @@
-"""Call sites as vLLM and SGLang have them, with nothing but the import changed."""
+"""Call sites of vLLM and SGLang, with only the import changed."""
 
 import contextlib
 import subprocess
@@ -114,7 +114,7 @@ def test_experts_on_masked_rows(layer):
 
 
 def test_a_linear_layer_under_a_limit(rng):
-    """SGLang's wrapper lends a part of the GPU to one call and puts back what was there."""
+    """SGLang's wrapper limits one call to a part of the GPU, and restores the previous limit."""
 
     @contextlib.contextmanager
     def configure_deep_gemm_num_sms(num_sms):

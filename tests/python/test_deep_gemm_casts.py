@@ -198,15 +198,15 @@ def test_required_layout(rng):
     for arguments, message in (
         (
             (sf, 6, 300, (1, 128)),
-            r"sf: got \[5, 3\]; expected \[6, 3\]. It has a factor for 1 x 128 of \[mn, k\] = \[6, 300\].",
+            r"sf: got \[5, 3\]; expected \[6, 3\], a factor per 1 x 128 of \[mn, k\] = \[6, 300\]\.",
         ),
-        ((grouped, 3, 512, (1, 128), 3), r"sf: got \[2, 3, 4\]; expected \[3, 3, 4\]."),
+        ((grouped, 3, 512, (1, 128), 3), r"sf: got \[2, 3, 4\]; expected \[3, 3, 4\], "),
         ((sf, 5, 300, (1, 128, 128)), "is_sfa"),
-        ((sf, 5, 384, (1, 32)), r"sf: got \[5, 3\]; expected \[5, 12\]."),
-        ((sf, 640, 96, (128, 32)), r"sf: got torch\.float32 for 128 x 32; expected torch\.float32 for 1 x 128, 128 x 128 or."),
+        ((sf, 5, 384, (1, 32)), r"sf: got \[5, 3\]; expected \[5, 12\], "),
+        ((sf, 640, 96, (128, 32)), r"sf: got torch\.float32 for 128 x 32; expected torch\.float32 for 1 x 128, 128 x 128 or"),
         ((sf.double(), 5, 300, (1, 128)), r"sf: got torch\.float64 for 1 x 128"),
         ((sf.int(), 640, 1536, (128, 128)), r"sf: got torch\.int32 for 128 x 128"),
-        ((sf.int(), 5, 300, (1, 128)), r"sf: got \[5, 3\]; expected \[5, 1\]. It has four packed factors for 1 x 128."),
+        ((sf.int(), 5, 300, (1, 128)), r"sf: got \[5, 3\]; expected \[5, 1\], four packed factors per 1 x 512 of"),
     ):
         with pytest.raises(ValueError, match=message):
             deep_gemm.transform_sf_into_required_layout(*arguments)

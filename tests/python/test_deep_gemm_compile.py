@@ -1,4 +1,4 @@
-"""torch.compile and torch.library: every product is one operator of the graph, and its schema tells the truth."""
+"""torch.compile and torch.library: every product is one operator of the graph, with a right schema."""
 
 import pytest
 

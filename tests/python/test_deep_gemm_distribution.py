@@ -1,5 +1,7 @@
-"""The distribution tilewright-deep-gemm: built and installed into a folder, its package deep_gemm is tilewright.deep_gemm, in
-spawned workers too; next to another distribution of that package it is an error."""
+"""The distribution tilewright-deep-gemm, built and installed into a folder.
+
+Its package deep_gemm is tilewright.deep_gemm, in spawned workers too. With another distribution of that package it is an error.
+"""
 
 import os
 import pathlib
@@ -93,7 +95,7 @@ def test_two_owners_are_named(installed, tmp_path, described_by):
     script.write_text("import deep_gemm\n")
     done = run(script, installed, tmp_path, check=False)
     assert done.returncode == 1
-    assert "ImportError: deep_gemm: distributions deep_gemm 2.6.1 and tilewright-deep-gemm 0.1.0 given" in done.stderr
+    assert "ImportError: deep_gemm: got the distributions deep_gemm 2.6.1 and tilewright-deep-gemm 0.1.0; expected one." in done.stderr
 
 
 def test_other_distributions_do_not_count(installed, tmp_path):

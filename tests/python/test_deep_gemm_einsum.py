@@ -1,4 +1,4 @@
-"""The Einstein sums of tilewright.deep_gemm."""
+"""einsum and fp8_einsum of tilewright.deep_gemm."""
 
 import pytest
 
@@ -71,7 +71,7 @@ def test_fp8_expressions_of_other_gpus(rng):
 
 def test_wrong_calls(rng):
     a, d = torch.ones(2, 3, 8, dtype=BF16), torch.empty(3, 3, dtype=BF16)
-    with pytest.raises(ValueError, match=r"expr: got 'bmk, bnk->mn';.*Spaces"):
+    with pytest.raises(ValueError, match=r"expr: got 'bmk, bnk->mn'; expected .*without spaces"):
         deep_gemm.einsum("bmk, bnk->mn", a, a, d)
     with pytest.raises(ValueError, match=r"b: got \[2, 3, 4\]; expected \[b, n, k\] as in bmk,bnk->mn"):
         deep_gemm.einsum("bmk,bnk->mn", a, a[:, :, :4], d)
@@ -81,9 +81,9 @@ def test_wrong_calls(rng):
         deep_gemm.einsum("bmk,bnk->mn", a.float(), a, d)
     x, z = torch.ones(2, 3, 8, dtype=BF16), torch.empty(2, 3, 4, dtype=BF16)
     y = torch.ones(3, 4, 8, dtype=BF16)
-    with pytest.raises(ValueError, match=r"c: got \[2, 3, 4\]; expected None. bhr,hdr->bhd"):
+    with pytest.raises(ValueError, match=r"c: got \[2, 3, 4\]; expected None for bhr,hdr->bhd\."):
         deep_gemm.einsum("bhr,hdr->bhd", x, y, z, c=z)
-    with pytest.raises(ValueError, match=r"d: got torch\.float32; expected torch\.bfloat16. bhr,hdr->bhd"):
+    with pytest.raises(ValueError, match=r"d: got torch\.float32; expected torch\.bfloat16 for bhr,hdr->bhd\."):
         deep_gemm.einsum("bhr,hdr->bhd", x, y, z.float())
     with pytest.raises(ValueError, match="expr: got 'bhr,hdr->dbh'"):
         deep_gemm.fp8_einsum("bhr,hdr->dbh", (x, x), (y, y), z)

@@ -23,7 +23,7 @@ def module_of(row):
 
 
 def look_up(row):
-    """What the engine has afterwards; the error where it does not ask first."""
+    """The result of the look-up, or the error of an engine that does not check first."""
     module, name = module_of(row), row["name"]
     if row["how"] == "getattr":
         return getattr(module, name, None)
@@ -77,5 +77,5 @@ def test_vllm_s_alignment_of_a_call():
     alignment = deep_gemm.get_theoretical_mk_alignment_for_contiguous_layout
     assert [alignment(), alignment(64), alignment(4096, 32), alignment(expected_m=0, num_groups=1)] == [128] * 4
     for wrong in ((-1,), (1.5,), (4096, 0), (None, -1), (4096, "32")):
-        with pytest.raises(ValueError, match=r"^(expected_m|num_groups): .* an integer from"):
+        with pytest.raises(ValueError, match=r"^(expected_m|num_groups): got .*; expected an integer of at least"):
             alignment(*wrong)

@@ -1,4 +1,4 @@
-"""Wrong calls of tilewright.deep_gemm: which operand, what it is, what it must be. Nothing is written."""
+"""Messages of wrong calls of tilewright.deep_gemm: the operand, its value and the expected value. Nothing is written."""
 
 import re
 
@@ -67,8 +67,8 @@ SKIP, K_GROUPED = "fp8_gemm_nt_skip_head_mid", "k_grouped_fp8_gemm_nt_contiguous
         (DENSE, "b", lambda b: (b[0], b[1].double()), r"^b\[1\]: got torch.float64; expected torch.float32, or torch.int32"),
         (DENSE, "c", lambda _: torch.zeros(M, N), r"^c: got (f32|.*float32); expected (bf16|bfloat16)."),
         (DENSE, "recipe", lambda _: (1, 64, 128), r"^the recipe of b: got \(64, 128\); expected \(1, 128\), \(128, 128\)"),
-        (DENSE, "recipe", lambda _: (1, 128), r"^recipe: got \(1, 128\); expected \(gran_m, gran_n, gran_k\). Pass."),
-        (DENSE, "recipe_a", lambda _: (1, 128), r"^recipe_b: got None; expected both of recipe_a, recipe_b"),
+        (DENSE, "recipe", lambda _: (1, 128), r"^recipe: got \(1, 128\); expected \(gran_m, gran_n, gran_k\)\. Pass recipe"),
+        (DENSE, "recipe_a", lambda _: (1, 128), r"^recipe_b: got None; expected recipe_a and recipe_b, or neither"),
         ("bf16_gemm_nt", "a", lambda a: a.half(), r"^a: got torch.float16; expected torch.bfloat16."),
         ("bf16_gemm_nt", "b", lambda b: b[:, :7], r"^b: got \[136, 7\]"),
         (
@@ -78,21 +78,21 @@ SKIP, K_GROUPED = "fp8_gemm_nt_skip_head_mid", "k_grouped_fp8_gemm_nt_contiguous
             r"^b\[0\]: got \[136, 256\]; expected a multiple of left \+ right = 132",
         ),
         (SKIP, "head_splits", lambda _: (36, 32), r"^head_splits: got \(36, 32\); expected \(left, mid, right\)"),
-        (SKIP, "d", lambda d: d[:, 1:], r"^d: got \[8, 143\]; expected \[8, 144\]: 2 heads of 36 \+ 4 \+ 32 columns"),
-        (INDEXED, "grouped_layout", lambda x: x.long(), r"^grouped_layout: got \[8\] of torch.int64; expected contiguous"),
-        (INDEXED, "grouped_layout", lambda x: x[:3], r"^grouped_layout: got \[3\] of .* \[8\], the group of each row"),
-        (INDEXED, "use_psum_layout", lambda _: True, r"^grouped_layout: .*\[2\], the row at which each group ends"),
-        (INDEXED, "expected_m_for_psum_layout", lambda _: 3, r"^expected_m_for_psum_layout: got 3; expected None."),
+        (SKIP, "d", lambda d: d[:, 1:], r"^d: got \[8, 143\]; expected \[8, 144\], 2 heads of 36 \+ 4 \+ 32 columns"),
+        (INDEXED, "grouped_layout", lambda x: x.long(), r"^grouped_layout: got torch.int64 \[8\]; expected contiguous"),
+        (INDEXED, "grouped_layout", lambda x: x[:3], r"^grouped_layout: got torch.int32 \[3\]; expected .* \[8\], the group of each row"),
+        (INDEXED, "use_psum_layout", lambda _: True, r"^grouped_layout: got .*\[8\]; expected .*\[2\], the end row of each group"),
+        (INDEXED, "expected_m_for_psum_layout", lambda _: 3, r"^expected_m_for_psum_layout: got 3; expected None without use_psum_layout=True\."),
         (INDEXED, "d", lambda d: d.float(), r"^d: got torch.float32; expected torch.bfloat16."),
         (INDEXED, "b", lambda b: (b[0][0], b[1][0]), r"^b: got \[136, 256\]; expected \[groups, n, k\]."),
-        (MASKED, "masked_m", lambda x: x[:1], r"^masked_m: got \[1\] of torch.int32; expected .*\[2\], the valid rows"),
+        (MASKED, "masked_m", lambda x: x[:1], r"^masked_m: got torch.int32 \[1\]; expected .*\[2\], the valid rows"),
         (MASKED, "expected_m", lambda _: 0, r"^expected_m: got 0; expected a positive number."),
         (MASKED, "a", lambda a: (a[0][0], a[1][0]), r"^a: got \[8, 256\]; expected \[groups, m, k\]."),
         (K_GROUPED, "ks_cpu", lambda _: [128, 100], r"^a\[0\]: got \[34816\]; expected contiguous \[31008\]"),
-        (K_GROUPED, "ks_cpu", lambda _: [384, -128], r"^ks_cpu: got -128; expected numbers from 0 on."),
-        (K_GROUPED, "ks_cpu", lambda _: [256], r"^ks_cpu: got 1 numbers; expected 2, as d has groups."),
+        (K_GROUPED, "ks_cpu", lambda _: [384, -128], r"^ks_cpu: got -128; expected values of at least 0\."),
+        (K_GROUPED, "ks_cpu", lambda _: [256], r"^ks_cpu: got 1 value; expected 2, one per group of d\."),
         (K_GROUPED, "ks_cpu", lambda _: [128, 0], r"^a\[0\]: got \[34816\]; expected contiguous \[17408\]"),
-        (K_GROUPED, "d", lambda d: d.bfloat16(), r"^d: got .* torch.bfloat16; expected \[groups, m, n\] of torch.float32"),
+        (K_GROUPED, "d", lambda d: d.bfloat16(), r"^d: got torch.bfloat16 .*; expected torch.float32 \[groups, m, n\]\."),
         (K_GROUPED, "grouped_layout", lambda x: x.float(), r"^grouped_layout: .*ks_cpu on the device"),
     ],
 )
@@ -120,7 +120,7 @@ def test_every_mistake_is_told(call):
 
 
 def test_k_of_groups_from_nowhere(call):
-    with pytest.raises(ValueError, match=r"^ks_cpu: got None; expected the k of each group. Pass ks_cpu, grouped."):
+    with pytest.raises(ValueError, match=r"^ks_cpu: got None; expected the k of each group. Pass ks_cpu, grouped_layout or both"):
         call(K_GROUPED, ks_cpu=None, grouped_layout=None)
 
 

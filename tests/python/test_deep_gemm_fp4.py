@@ -72,10 +72,10 @@ def test_bytes_of_any_dtype_in_every_product_and_helper(rng, dtype):
 
 def test_other_bytes_are_refused(rng):
     (b, _), (a, _) = fp4(rng, N, 32, True), fp4(rng, M, 32, True)
-    words = r"two FP4 to a byte as int8, uint8 or float4_e2m1fn_x2"
+    words = r"two FP4 per byte as int8, uint8 or float4_e2m1fn_x2"
     with pytest.raises(ValueError, match=rf"^b\[0\]: got torch.int16; expected .*{words}"):
         deep_gemm.fp4_gemm_nt(a, (b[0].view(torch.int16), b[1]), sentinel(M, N), **recipes(32))
-    with pytest.raises(ValueError, match=r"^packed: .* of torch.int16 given"):
+    with pytest.raises(ValueError, match=r"^packed: got torch.int16 .*; expected "):
         deep_gemm.cast_back_from_fp4(b[0].view(torch.int16), b[1], 32, True)
 
 
@@ -152,7 +152,7 @@ def test_a_factor_that_is_no_power_of_two_is_seen(rng):
     (a, _), (b, _) = fp4(rng, M, 32, False), fp4(rng, N, 32, False)
     b[1][3, 5] *= 1.5
     d = sentinel(M, N, dtype=F32)
-    with pytest.raises(ValueError, match=r"^b\[1\]: got float32; expected powers of two where 32 elements share a factor."):
+    with pytest.raises(ValueError, match=r"^b\[1\]: got float32 factors that are not powers of two; expected powers of two, because 32"):
         deep_gemm.fp4_gemm_nt(a, b, d, **recipes(32))
     assert (d == SENTINEL).all()
     unseen = (b[0], deep_gemm.transform_sf_into_required_layout(b[1], N, K, (1, 32)))
@@ -172,5 +172,5 @@ def test_a_gpu_is_not_waited_for(gran_k):
 def test_factors_have_to_be_those_of_fp4(rng):
     """Without a recipe factors are for 128, as DeepGEMM has it."""
     (a, _), (b, _) = fp4(rng, M, 32, True), fp4(rng, N, 32, True)
-    with pytest.raises(ValueError, match=r"^a\[1\]: got \[24, 5\]; expected 2 columns of packed UE8M0 \(int32\) for 5."):
+    with pytest.raises(ValueError, match=r"^a\[1\]: got \[24, 5\]; expected 2 columns of packed UE8M0 \(int32\) for 5 scale factors per row\."):
         deep_gemm.fp4_gemm_nt(a, b, torch.empty(M, N, dtype=BF16))

@@ -25,9 +25,8 @@ def quantised(rng, m=M, n=N, k=K):
 @pytest.fixture
 def the_gpus_bits():
     """Invariant calls return a GPU's bits on the CPU too."""
-    tw.set_invariant()
-    yield
-    tw.set_invariant(False)
+    with tw.options(invariant=True):
+        yield
 
 
 @pytest.mark.parametrize("dtype", [BF16, F32])
@@ -258,7 +257,7 @@ def overlapping():
 
 @pytest.mark.parametrize("shape", [(8, 264, 512), (M, N, K), (1500, 2112, 512)])
 def test_overlapping_calls_wait_for_each_other(rng, overlapping, shape):
-    """Each adds to what the one before wrote, on a stream and in a graph; a call behind torch's kernel waits for it."""
+    """Each call adds to the result of the previous one, on a stream and in a graph. A call after torch's kernel waits for it."""
     m, n, k = shape
     (a, real_a), (b, real_b) = scaled(rng, (m, k), "1x128"), scaled(rng, (n, k), "128x128")
     a, b, start, expected = moved(a), moved(b), integers(rng, m, n, dtype=F32).cuda(), (real_a @ real_b.T).cuda()

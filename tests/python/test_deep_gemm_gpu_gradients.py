@@ -1,4 +1,4 @@
-"""Weight gradients of tilewright.deep_gemm on a Hopper GPU: groups of any k, against float64. Skipped elsewhere."""
+"""Weight gradients of tilewright.deep_gemm on a Hopper GPU: k-grouped with any k, against float64. Skipped elsewhere."""
 
 import pytest
 
@@ -69,7 +69,7 @@ def test_k_grouped_wgrad(rng, ks):
 
 
 def test_k_grouped_wgrad_in_a_graph(rng):
-    """Sizes of the host are part of it, also those that are no multiples of 16."""
+    """Includes sizes on the host, also those that are not multiples of 16."""
     ks = SIZES[1]
     (a, reals_a), (b, reals_b) = parts(rng, M, ks), parts(rng, N, ks)
     (a, sfa), (b, sfb) = flat(a), flat(b)

@@ -1,4 +1,4 @@
-"""Groups of tilewright.deep_gemm on a Hopper GPU: one launch a call, and what is said of indices that mix groups.
+"""Groups of tilewright.deep_gemm on a Hopper GPU: one launch per call, and the error for indices that mix groups.
 
 Skipped elsewhere.
 """

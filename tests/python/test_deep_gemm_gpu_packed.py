@@ -18,9 +18,8 @@ N, G = 264, 4
 @pytest.fixture
 def the_gpus_bits():
     """Invariant calls return a GPU's bits on the CPU too."""
-    tw.set_invariant()
-    yield
-    tw.set_invariant(False)
+    with tw.options(invariant=True):
+        yield
 
 
 def weights_of(pair, packed, gran_k=32):
@@ -73,7 +72,7 @@ def test_weights_that_are_not_packed_have_the_bits_of_packed_ones(rng, the_gpus_
 @pytest.mark.parametrize("cast, gran_k, packed", [("fp8", 32, False), ("fp8", 32, True), ("fp4", 32, True),
                                                   ("fp4", 32, False), ("fp4", 128, True)])  # fmt: skip
 def test_factors_for_32_and_fp4_activations_have_the_cpus_bits(rng, the_gpus_bits, cast, gran_k, packed):
-    """FP8 with factors for 32 and FP4, next to FP4 weights: dense, in blocks of rows, masked."""
+    """FP8 with factors per 32 elements, and FP4, with FP4 weights: dense, in blocks of rows, masked."""
     k = 640 if (cast, packed) == ("fp8", True) else 608  # DeepGEMM's cast packs whole fours of factors
     recipes = {"recipe_a": (1, gran_k), "recipe_b": (1, 32)}
     b, weights = fp4(rng, G, N, k, 32, packed)

@@ -1,4 +1,4 @@
-"""What tilewright.deep_gemm computes by torch on GPUs, where it can be run on the CPU too."""
+"""The products that tilewright.deep_gemm computes with torch on GPUs, as far as they can run on the CPU."""
 
 import pytest
 
@@ -187,7 +187,7 @@ def test_slices_of_copied_factors_need_no_copy():
 
 
 def packed_factors(sf, ks):
-    """Four UE8M0 to an int32, each group in columns of its own."""
+    """Four UE8M0 per int32, and separate columns for each group."""
     groups = [sf for sf in sf.split([k // 128 for k in ks], 1) if sf.shape[1] > 0]
     padded = torch.cat([torch.nn.functional.pad(sf, (0, -sf.shape[1] % 4), value=1.0) for sf in groups], 1)
     return (padded.view(torch.int32) >> 23).to(torch.uint8).view(torch.int32)

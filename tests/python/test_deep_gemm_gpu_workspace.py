@@ -1,4 +1,4 @@
-"""Products of tilewright.deep_gemm that copy an operand before, on a Hopper GPU. Skipped elsewhere."""
+"""Products of tilewright.deep_gemm that first copy an operand, on a Hopper GPU. Skipped elsewhere."""
 
 import pytest
 

@@ -30,7 +30,7 @@ def rows_of_a(rng, kind, *shape):
 
 
 def by_row(real_a, real_b, groups):
-    """What each row of a group from 0 on should be; the other rows keep the sentinel."""
+    """The expected rows of groups from 0 on. The other rows keep the sentinel."""
     expected = sentinel(real_a.shape[0], real_b.shape[1])
     for row, group in enumerate(groups):
         if 0 <= group < G:
@@ -59,7 +59,7 @@ def test_rows_by_index(rng, kind, form, small_alignment):
 
 
 def test_bf16_by_indices_in_any_order_and_outside(rng):
-    """Blocks that mix groups are right too; ids that are no group skip their rows."""
+    """Blocks that mix groups are also right. Rows with an invalid group are skipped."""
     groups = [3, 0, 0, 99, 1, 4, 2, 2, 0]
     (a, real_a), (b, real_b) = rows_of_a(rng, "bf16", len(groups), K), groups_of_b(rng, "bf16")
     d = sentinel(len(groups), N)
@@ -69,7 +69,7 @@ def test_bf16_by_indices_in_any_order_and_outside(rng):
 
 
 def test_rows_of_no_group_follow_their_block(rng, small_alignment):
-    """Also between rows of a group, and whatever id is no group's."""
+    """Also between rows of a group, and for any invalid group."""
     groups = [1] * 5 + [-1, 99, -7] + [1] * 8 + [99] * 16 + [3] + [4] * 15 + [0] * 4
     (a, real_a), (b, real_b) = rows_of_a(rng, "fp8", len(groups), K), groups_of_b(rng, "fp8")
     d = sentinel(len(groups), N)

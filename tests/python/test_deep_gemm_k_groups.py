@@ -1,4 +1,4 @@
-"""How groups of k of tilewright.deep_gemm are run on a GPU, as far as that can be told without one."""
+"""k-grouped products of tilewright.deep_gemm on a GPU, as far as they can be tested without one."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def tall(rng, ks, rows):
 @pytest.mark.parametrize("sizes", [[16, 8, 40], [127, 0, 1], [0, 0, 0], [1, 1290, 7]], ids=str)
 @pytest.mark.parametrize("with_c", [False, True])
 def test_groups_of_k_of_bf16_with_sizes_on_the_device(rng, empty_groups_are_nan, sizes, with_c):
-    """torch's grouped product is rounded to bf16; c is added in float32. k behind the last group belongs to none."""
+    """torch's grouped product is rounded to bf16; c is added in float32. k after the last group belongs to no group."""
     (a, reals_a), (b, reals_b) = tall(rng, [*sizes, 5], 24), tall(rng, [*sizes, 5], 40)
     products = torch.stack([x.T @ y for x, y in zip(reals_a[:-1], reals_b[:-1], strict=True)])
     c = torch.from_numpy(rng.integers(-1000, 1000, (3, 24, 40))).float() / 1024 if with_c else None
@@ -64,13 +64,13 @@ def test_groups_without_any_k():
 
 
 def test_groups_of_k_that_torch_cannot_read_are_named():
-    with pytest.raises(ValueError, match=r"^b: got \[16, 12\] .* rows that begin at .*Pad m and n to multiples of 8, or"):
+    with pytest.raises(ValueError, match=r"^b: got \[16, 12\] .*; expected rows that begin at .*\. Pad m and n to multiples of 8, or"):
         _bf16._grouped_along_k(sentinel(16, 16), sentinel(16, 12), torch.tensor([7, 16]))
 
 
 @pytest.fixture
 def taken(monkeypatch):
-    """How a product of groups of k is run on a GPU, for tensors without memory."""
+    """The path of a k-grouped product on a GPU, for tensors without memory."""
     ways = []
     for module, names in ((_bf16, ("_by_k_on_the_device", "_by_k_on_the_host")),
                           (_fp8, ("_launch_all_groups", "_launch_each_group"))):  # fmt: skip
@@ -89,7 +89,7 @@ def test_sizes_of_groups_of_bf16_are_read_where_they_are(taken, monkeypatch, ks,
     assert [name for name, _ in taken] == [f"_by_k_on_the_{way}"]
     monkeypatch.setattr(_bf16, "_torchs_grouped_product", lambda: None)
     if ks is None:
-        with pytest.raises(ValueError, match="^ks_cpu: got None; expected .* Pass ks_cpu; bf16 groups take them .* with a newer torch"):
+        with pytest.raises(ValueError, match="^ks_cpu: got None; expected .* Pass ks_cpu. bf16 products of a newer torch"):
             _bf16.k_grouped(a, b, d, None, ks, layout)
 
 

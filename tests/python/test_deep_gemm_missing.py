@@ -42,11 +42,11 @@ def test_a_name_of_deepgemm_says_why_it_is_missing(name):
     assert name not in dir(deep_gemm) and name not in deep_gemm.__all__
     by_attribute, by_import = refused("", name)
     assert by_attribute == by_import
-    assert by_attribute.startswith(f"module 'tilewright.deep_gemm' has no attribute {name!r}: {_missing.REASONS[name]}; ")
+    assert by_attribute.startswith(f"module 'tilewright.deep_gemm' has no attribute {name!r}. {_missing.REASONS[name]} tilewright.deep_gemm.fall_back_to(module)")
 
 
 @pytest.mark.parametrize("part, name, reason", [
-    ("mega", "SymmBuffer", "mixtures of experts"), ("mega", "anything", "mixtures of experts"),
+    ("mega", "SymmBuffer", "no fused mixture-of-experts"), ("mega", "anything", "no fused mixture-of-experts"),
     ("legacy", "m_grouped_gemm", "no kernels for A100"), ("legacy", "tune_options", "no kernels for A100"),
 ])  # fmt: skip
 def test_parts_that_are_empty(part, name, reason):
@@ -56,7 +56,7 @@ def test_parts_that_are_empty(part, name, reason):
 
 @pytest.mark.parametrize("part", PARTS)
 def test_names_of_nobody(part):
-    """As in any other module; a dunder is nobody's to forward."""
+    """As in any other module. Names with double underscores are not forwarded."""
     deep_gemm.fall_back_to(types.ModuleType("real"))
     assert not hasattr(module(part), "no_such_name") and not hasattr(module(part), "__wrapped__")
     by_attribute, by_import = refused(part, "no_such_name")
@@ -71,7 +71,7 @@ def test_everything_of_all_is_there():
 
 
 def real_deepgemm(told=None):
-    """With names of its own in the package and in a part, and settings that it keeps."""
+    """A module with its own names, a submodule, and settings that it stores."""
     real = types.ModuleType("real")
     real.fp8_fp4_mqa_logits, real.bf16_gemm_nn, real.fp8_gemm_nt, real._C = "scores", "invariant", "theirs", "extension"
     real.mega = types.ModuleType("real.mega")
@@ -119,8 +119,8 @@ def test_a_fallback_by_name(tmp_path, monkeypatch):
 
 
 def test_wrong_fallbacks():
-    for wrong, message in ((deep_gemm, " itself"), ("tilewright.deep_gemm", " itself"), (3, "int")):
-        with pytest.raises(ValueError, match=rf"^module: got .*{message};"):
+    for wrong, message in ((deep_gemm, "got .* itself;"), ("tilewright.deep_gemm", "got .* itself;"), (3, "got int;")):
+        with pytest.raises(ValueError, match=rf"^module: .*{message}"):
             deep_gemm.fall_back_to(wrong)
     with pytest.raises(ImportError):
         deep_gemm.fall_back_to("no.such.module")
@@ -130,7 +130,7 @@ def test_wrong_fallbacks():
 def test_a_fallback_of_the_environment_that_cannot_be_imported(monkeypatch):
     """It is said once, and names go on missing: an engine that asks by getattr does not stop."""
     monkeypatch.setattr(_fallback, "_named", "no.such.module")
-    with pytest.warns(UserWarning, match="TILEWRIGHT_DEEP_GEMM_FALLBACK: no.such.module given, a module expected"):
+    with pytest.warns(UserWarning, match="TILEWRIGHT_DEEP_GEMM_FALLBACK: got no.such.module; expected a module that can be imported"):
         assert getattr(deep_gemm, "fp8_fp4_mqa_logits", None) is None
     assert not hasattr(deep_gemm, "fp8_fp4_mqa_logits")
 
@@ -161,12 +161,12 @@ def test_an_allowed_product_is_right():
 def test_switches_are_checked(setter):
     getattr(deep_gemm, setter)(False)
     for wrong in ("yes", 2, None):
-        with pytest.raises(ValueError, match=r"True or False expected$"):
+        with pytest.raises(ValueError, match=r"; expected True or False\.$"):
             getattr(deep_gemm, setter)(wrong)
 
 
 def test_alpha_of_the_newer_version():
-    """On Hopper it is no one's; DeepGEMM refuses it there too."""
+    """It is not supported on Hopper. DeepGEMM refuses it there too."""
     x = torch.randn(4, 128)
     side, d = deep_gemm.per_token_cast_to_fp8(x, False), torch.zeros(4, 4)
     for alpha in (None, 1, 1.0):

@@ -1,4 +1,4 @@
-"""Wrong calls of tilewright.deep_gemm that ran in part or gave wrong results: refused before anything is written."""
+"""Wrong calls of tilewright.deep_gemm that once ran in part or gave wrong results. They are refused and write nothing."""
 
 import numpy as np
 import pytest
@@ -53,8 +53,8 @@ def test_k_grouped_runs_when_it_is_right(k_grouped, name):
 @pytest.mark.parametrize("shape", [(1, M, N), (3, M, N), (G, N, M), (G, M, 1), (M, N)], ids=str)
 def test_c_is_like_d(k_grouped, name, shape):
     d = sentinel(G, M, N, dtype=F32)
-    refused(lambda: k_grouped(name, d, torch.zeros(shape)), r"^c: got \[.*; expected \[2, 8, 16\] of torch.float32", d)
-    refused(lambda: k_grouped(name, d, torch.zeros(G, M, N, dtype=BF16)), r"^c: got .*bfloat16; expected .*float32", d)
+    refused(lambda: k_grouped(name, d, torch.zeros(shape)), r"^c: got torch.float32 \[.*; expected torch.float32 \[2, 8, 16\], like d", d)
+    refused(lambda: k_grouped(name, d, torch.zeros(G, M, N, dtype=BF16)), r"^c: got .*bfloat16.*; expected .*float32", d)
 
 
 @pytest.mark.parametrize("columns", [1, 2, 4, 7])
@@ -77,7 +77,7 @@ def test_c_that_overlaps_d_in_one_group_alone(k_grouped, name):
 def test_sizes_of_groups_that_do_not_fit(k_grouped):
     d = sentinel(G, M, N, dtype=F32)
     refused(lambda: k_grouped("wgrad", d, ks=[128, 500]), r"^lhs\[0\]: got \[3072\]", d)
-    refused(lambda: k_grouped("wgrad", d, ks=[384]), "^batch_sizes: got 1 numbers; expected 2, as d has groups.", d)
+    refused(lambda: k_grouped("wgrad", d, ks=[384]), "^batch_sizes: got 1 value; expected 2, one per group of out.", d)
     refused(lambda: k_grouped("wgrad", d, ks=[-128, 512]), "^batch_sizes: got -128", d)
     for wrong in (128.7, "128", True, None):
         refused(lambda wrong=wrong: k_grouped("nt", d, ks=[wrong, 256]), r"^ks_cpu\[0\]: got .*; expected an integer", d)
@@ -122,7 +122,7 @@ def test_packed_factors_have_exactly_their_width(rng, k):
         if wrong.shape[1] != columns:
             refused(
                 lambda wrong=wrong: deep_gemm.fp8_gemm_nt((a, wrong), (b, packed_b), d),
-                rf"^a\[1\]: got \[8, {wrong.shape[1]}\]; expected {columns} columns of packed UE8M0 \(int32\) for.",
+                rf"^a\[1\]: got \[8, {wrong.shape[1]}\]; expected {columns} columns of packed UE8M0 \(int32\) for",
                 d,
             )
 
@@ -146,7 +146,7 @@ def test_packed_factors_of_k_groups(rng):
     assert torch.equal(d, expected)
 
 
-# What is no tensor
+# Arguments that are not tensors
 
 
 @pytest.fixture
@@ -160,15 +160,15 @@ def dense(rng):
     "argument, change, pattern",
     [
         ("d", lambda _: None, "^d: got None; expected a torch.Tensor."),
-        ("d", lambda d: np.zeros(d.shape, np.float32), "^d: got ndarray; expected a torch.Tensor. torch.from_numpy."),
-        ("a", lambda a: a[0], r"^a: got Tensor; expected \(values, scale factors\), a pair of tensors"),
-        ("a", lambda a: (*a, None), r"^a: got 3 elements; expected \(values, scale factors\)"),
+        ("d", lambda d: np.zeros(d.shape, np.float32), "^d: got ndarray; expected a torch.Tensor. Convert it with torch.from_numpy"),
+        ("a", lambda a: a[0], r"^a: got Tensor; expected a pair of tensors: \(values, scale factors\)"),
+        ("a", lambda a: (*a, None), r"^a: got 3 elements; expected a pair of tensors"),
         ("a", lambda a: (a[0], None), r"^a\[1\]: got None; expected a torch.Tensor."),
-        ("b", lambda b: (b[0], b[1].numpy()), r"^b\[1\]: got ndarray; expected a torch.Tensor. torch.from_numpy."),
+        ("b", lambda b: (b[0], b[1].numpy()), r"^b\[1\]: got ndarray; expected a torch.Tensor. Convert it with torch.from_numpy"),
         ("c", lambda _: np.zeros((M, N), np.float32), "^c: got ndarray; expected a torch.Tensor or None."),
-        ("compiled_dims", lambda _: "xyz", "^compiled_dims: got 'xyz'; expected some of the letters m, n, k."),
+        ("compiled_dims", lambda _: "xyz", "^compiled_dims: got 'xyz'; expected letters from m, n and k."),
         ("compiled_dims", lambda _: 3, "^compiled_dims: got 3"),
-        ("disable_ue8m0_cast", lambda _: "no", "^disable_ue8m0_cast.*: got 'no'; expected True or False."),
+        ("disable_ue8m0_cast", lambda _: "no", "^disable_ue8m0_cast: got 'no'; expected True or False."),
     ],
 )
 def test_what_is_no_tensor(dense, name, argument, change, pattern):

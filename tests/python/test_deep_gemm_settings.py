@@ -1,4 +1,4 @@
-"""Settings of the process, timing and testing helpers, and that the names of DeepGEMM that have a meaning here are there."""
+"""Settings of the process, helpers for timing and tests, and the presence of DeepGEMM's names."""
 
 import os
 import socket
@@ -17,19 +17,18 @@ from tilewright.deep_gemm.testing.bench import kernel_seconds
 
 @pytest.fixture
 def calls(monkeypatch):
-    """The SM limit, the reproducibility and the overlap of every call that reaches the library."""
+    """The SM limit, the invariance and the overlap of every call that reaches the library."""
     seen, real = [], _core.multiply
 
     def recording(a, b, *, groups, options):
-        seen.append((options.get("sm_limit", 0), options["reproducibility"], options["overlap"]))
+        seen.append((options.get("sm_limit", 0), options["invariant"], options["overlap"]))
         return real(a, b, groups=groups, options=options)
 
     monkeypatch.setattr(_core, "multiply", recording)
-    monkeypatch.setitem(_settings.call_options, "overlap", None)  # as if no one had called set_pdl
+    monkeypatch.setitem(_settings.call_options, "overlap", None)  # as if set_pdl had never been called
     yield seen
     deep_gemm.set_num_sms(0)
-    tw.set_invariant(False)
-    tw.set_overlap(False)
+    tw.defaults.invariant = tw.defaults.overlap = False
 
 
 def multiply(rng):
@@ -55,32 +54,31 @@ def test_the_sm_limit_reaches_every_call(rng, calls):
     assert deep_gemm.get_num_sms() == free
     multiply(rng)
     assert [limit for limit, _, _ in calls] == [0, 64, 64, 0]
-    with pytest.raises(ValueError, match="new_num_sms: -1 given, an integer from 0"):
+    with pytest.raises(ValueError, match="new_num_sms: got -1; expected an integer (from|of at least) 0"):
         deep_gemm.set_num_sms(-1)
 
 
-def test_invariance_is_a_matter_of_the_process(rng, calls):
+def test_calls_are_invariant_as_the_process_or_a_block_says(rng, calls):
     multiply(rng)
-    tw.set_invariant()
+    tw.defaults.invariant = True
     invariant = multiply(rng)
     x = torch.ones(2, 8)
-    tw.gemm(x, x, reproducibility="repeatable")
-    tw.set_invariant(False)
+    tw.gemm(x, x, invariant=False)
+    tw.defaults.invariant = False
+    with tw.options(invariant=True):
+        multiply(rng)
     tw.gemm(x, x)
-    assert [word for _, word, _ in calls] == ["repeatable", "invariant", "repeatable", "repeatable"]
-    assert invariant.isfinite().all() and not tw.is_invariant()
+    assert [flag for _, flag, _ in calls] == [False, True, False, True, False]
+    assert invariant.isfinite().all()
 
 
 def test_an_invariant_row_has_the_same_bits_alone(rng):
     x, w = (torch.from_numpy(rng.standard_normal((rows, 512))).float() for rows in (9, 256))
     (values, sf), b = deep_gemm.per_token_cast_to_fp8(x, False), deep_gemm.per_block_cast_to_fp8(w, False)
     d, alone = torch.empty(9, 256), torch.empty(1, 256)
-    tw.set_invariant()
-    try:
+    with tw.options(invariant=True):
         deep_gemm.fp8_gemm_nt((values, sf), b, d)
         deep_gemm.fp8_gemm_nt((values[4:5], sf[4:5]), b, alone)
-    finally:
-        tw.set_invariant(False)
     deep_gemm.testing.assert_bitwise_equal(d[4:5], alone)
 
 
@@ -88,7 +86,7 @@ def test_pdl_makes_every_call_overlap(rng, calls):
     assert deep_gemm.get_pdl() is False
     multiply(rng)
     deep_gemm.set_pdl(True)
-    assert deep_gemm.get_pdl() is True and not tw.is_overlapping()
+    assert deep_gemm.get_pdl() is True and not tw.options.current().overlap
     multiply(rng)
     rows, experts = scaled(rng, (3, 128), "1x128")[0], scaled(rng, (2, 16, 128), "128x128")[0]
     d = torch.empty(3, 16, dtype=BF16)
@@ -103,11 +101,11 @@ def test_pdl_makes_every_call_overlap(rng, calls):
 
 
 def test_pdl_is_the_process_choice_until_it_is_set(rng, calls):
-    tw.set_overlap()
+    tw.defaults.overlap = True
     assert deep_gemm.get_pdl() is True
     multiply(rng)
     deep_gemm.set_pdl(False)
-    assert deep_gemm.get_pdl() is False and tw.is_overlapping()
+    assert deep_gemm.get_pdl() is False and tw.options.current().overlap
     multiply(rng)
     assert [overlap for _, _, overlap in calls] == [True, False]
 
@@ -116,23 +114,19 @@ def test_the_planned_device_reaches_every_call(rng, monkeypatch):
     seen, real = [], _core.multiply
 
     def recording(a, b, *, groups, options):
-        seen.append(options.get("device"))
+        seen.append(options["planned_device"])
         return real(a, b, groups=groups, options=options)
 
     monkeypatch.setattr(_core, "multiply", recording)
     multiply(rng)
-    tw.set_planned_device("h100-pcie")
-    try:
-        assert tw.planned_device() == "h100-pcie"
+    with tw.options(planned_device="h100-pcie"):
         multiply(rng)
         x = torch.ones(2, 8)
-        tw.gemm(x, x, device="h20")
-    finally:
-        tw.set_planned_device(None)
+        tw.gemm(x, x, planned_device="h20")
     multiply(rng)
-    assert seen == [None, "h100-pcie", "h20", None] and tw.planned_device() is None
-    with pytest.raises(ValueError, match="^device: got 'h1'; expected one of h200, h100"):
-        tw.set_planned_device("h1")
+    assert seen == ["automatic", "h100-pcie", "h20", "automatic"]
+    with pytest.raises(ValueError, match="^planned_device: got 'h1'; expected one of h200, h100"):
+        tw.options(planned_device="h1")
 
 
 def test_settings_that_are_kept():
@@ -146,7 +140,7 @@ def test_settings_that_are_kept():
     deep_gemm.set_block_size_multiple_of(64)
     deep_gemm.set_block_size_multiple_of((64, 128))
     for wrong in (lambda: deep_gemm.set_tc_util(101), lambda: deep_gemm.set_block_size_multiple_of(0)):
-        with pytest.raises(ValueError, match="given, an integer from"):
+        with pytest.raises(ValueError, match="; expected an integer (from|of at least)"):
             wrong()
 
 
@@ -241,7 +235,7 @@ transpose_packed_fp4 cast_back_from_fp4 init_dist uneven_all_gather gemm_fp8_fp8
 m_grouped_gemm_fp8_fp8_bf16_nt_contiguous m_grouped_gemm_fp8_fp8_bf16_nt_masked wgrad_gemm_fp8_fp8_fp32_nt
 k_grouped_wgrad_gemm_fp8_fp8_fp32_nt get_col_major_tma_aligned_tensor calc_diff bench bench_kineto testing utils
 __version__ legacy mega"""
-# What version 2.8.0 has besides.
+# Additions of version 2.8.0.
 NEWER_NAMES = "fp4_gemm_nt m_grouped_fp4_gemm_nt_contiguous m_grouped_fp4_gemm_nt_masked use_deterministic_algorithms"
 
 
@@ -262,7 +256,7 @@ def test_on_several_processes(tmp_path):
     """Tensors of different sizes from two ranks over Gloo."""
     if torch.cuda.is_available():
         pytest.skip("ranks would share GPUs")
-    with socket.create_server(("127.0.0.1", 0)) as server:  # a port that nobody has
+    with socket.create_server(("127.0.0.1", 0)) as server:  # a free port
         port = server.getsockname()[1]
     torch.multiprocessing.spawn(gather_on_rank, args=(2, str(tmp_path), port), nprocs=2)
     for rank in range(2):

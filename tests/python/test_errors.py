@@ -76,7 +76,6 @@ WRONG = {
         lambda: tw.gemm(tw.Quantized(np.zeros((2, 4), np.uint8), "row"), B),
         r"a.scales: got nothing; expected \[2\].",
     ),
-    "deep_gemm": (lambda: tw.quantize(A, "e5m2.row", deep_gemm=True), "^deep_gemm: got a DeepGEMM cast to e5m2.row"),
     "vector": (lambda: tw.quantize(A[0], "row"), r"x: got \[4\]; expected \[rows, k\] or \[groups, rows, k\]."),
     "no groups": (lambda: tw.grouped_gemm(A, EXPERTS), "groups: got none; expected exactly one of indices, offsets"),
     "two groups": (lambda: tw.grouped_gemm(A, EXPERTS, indices=[0, 1], counts=[1]), "groups: got indices, counts"),
@@ -115,8 +114,8 @@ def test_all_findings_at_once():
 
 def test_validate_agrees_with_the_call():
     assert tw.validate(A, B) == []
-    findings = tw.validate(A, EXPERTS, grouping="m_grouped_offsets", sizes=[1, 2])
-    assert [finding.operand for finding in findings] == ["sizes"]
+    findings = tw.validate(A, EXPERTS, offsets=[1, 2])
+    assert [finding.operand for finding in findings] == ["offsets"]
 
 
 def test_nothing_is_written_by_a_wrong_call():

@@ -19,7 +19,7 @@ from checkpoint import read_layer  # noqa: E402
 from gpt_oss_checkpoint import EXPERTS, HIDDEN, MLP  # noqa: E402
 
 PROGRAM = FOLDER.parents[1] / "build/release/src/cli/tilewright"
-INNER = 96  # but for one test: numpy's gates take long for the model's 2880
+INNER = 96  # in all tests except one: the checks in numpy take long for the model's 2880
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_every_product_passes(checkpoint, capsys):
 
 
 def test_products_of_the_model_s_width_pass(tmp_path, capsys):
-    """Down of 2880 x 2880 next to up of 5760 x 2880, each with its biases."""
+    """Down is 2880 x 2880 and up is 5760 x 2880, each with its biases."""
     folder = gpt_oss_checkpoint.write(tmp_path, HIDDEN)
     assert gpt_oss_layer.main([str(folder), "--layer", "3", "--tokens", "1"]) == 0
     _, *lines = capsys.readouterr().out.splitlines()

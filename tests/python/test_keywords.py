@@ -9,7 +9,7 @@ import tilewright as tw
 
 A = np.ones((10, 128), np.float32)
 EXPERTS = np.ones((3, 8, 128), np.float32)
-MULTIPLICATIONS = (tw.gemm, tw.batched_gemm, tw.grouped_gemm, tw.k_grouped_gemm, tw.validate, tw.explain)
+MULTIPLICATIONS = (tw.gemm, tw.batched_gemm, tw.grouped_gemm, tw.k_grouped_gemm, tw.validate, tw.explain, tw.workspace_bytes)
 
 
 def refusal(function, **keywords):
@@ -21,39 +21,58 @@ def refusal(function, **keywords):
 @pytest.mark.parametrize("function", MULTIPLICATIONS)
 def test_an_unknown_keyword_is_answered_by_all_of_the_function(function):
     keywords = list(inspect.signature(function).parameters)[2:]
-    expected = f"{function.__name__}: unexpected keyword argument 'zzz'; there are " + ", ".join(keywords)
+    expected = f"{function.__name__}() has no keyword 'zzz'. Keywords: {', '.join(keywords)}."
     assert refusal(function, zzz=1) == expected
 
 
 @pytest.mark.parametrize(
     "given, meant",
     [
-        ("ends", "offsets"),
-        ("sizes", "offsets, which takes the running sum of the sizes"),
-        ("group_sizes", "offsets, which takes the running sum of the sizes"),
-        ("index", "indices"),
-        ("aligned_offset", "aligned_offsets"),
-        ("dtype", "out_dtype"),
-        ("output", "out"),
+        ("ends", "offsets=?"),
+        ("sizes", "offsets=? It takes the running sum of the sizes."),
+        ("group_sizes", "offsets=? It takes the running sum of the sizes."),
+        ("index", "indices=?"),
+        ("aligned_offset", "aligned_offsets=?"),
+        ("dtype", "out_dtype=?"),
+        ("output", "out=?"),
+        ("device", "planned_device=? A call runs where its arrays are."),
+        ("reproducibility", "invariant=?"),
     ],
 )
-def test_the_keyword_that_was_meant(given, meant):
-    message = refusal(tw.grouped_gemm, **{given: [3, 8, 10]})
-    word, *rest = meant.split(", ")
-    advice = ", ".join([f"perhaps {word} is meant", *rest])
-    assert message.startswith(f"grouped_gemm: unexpected keyword argument '{given}'; {advice}; there are indices, offsets, ")
+@pytest.mark.parametrize("function", [tw.grouped_gemm, tw.validate])
+def test_the_keyword_that_was_meant(function, given, meant):
+    message = refusal(function, **{given: [3, 8, 10]})
+    assert message.startswith(f"{function.__name__}() has no keyword '{given}'. Did you mean {meant} Keywords: ")
 
 
 def test_only_keywords_of_the_function_are_proposed():
     assert "offsets" not in refusal(tw.gemm, ends=[1])
-    assert "perhaps sizes is meant; there are grouping, sizes" in refusal(tw.validate, size=[1])
 
 
-def test_keywords_of_calls_are_translated_for_validate():
-    for function in (tw.validate, tw.explain):
-        message = refusal(function, offsets=[3, 8, 10])
-        assert "; perhaps grouping='m_grouped_offsets', sizes=offsets is meant; there are " in message
-    assert tw.validate(A, EXPERTS, grouping="m_grouped_offsets", sizes=[3, 8, 10]) == []
+def test_operands_by_position_only():
+    for function, rest in (
+        (tw.gemm, "the rest by keyword, e.g. out="),
+        (tw.grouped_gemm, "groups by keyword: indices=, offsets=, aligned_offsets= or counts="),
+        (tw.k_grouped_gemm, "groups by keyword: offsets=, aligned_offsets= or counts="),
+    ):
+        with pytest.raises(TypeError) as caught:
+            function(A, A, [10])
+        assert str(caught.value) == f"{function.__name__}() takes only a and b by position. Pass {rest}."
+    with pytest.raises(TypeError, match=r"missing 1 required positional argument: 'b'"):
+        tw.gemm(A)
+
+
+def test_errors_from_inside_of_a_call_stay_as_they_are():
+    class Broken:
+        def __dlpack__(self, **_):
+            raise TypeError("broken by its library")
+
+        def __dlpack_device__(self):
+            return (1, 0)
+
+    with pytest.raises((TypeError, ValueError)) as caught:
+        tw.gemm(Broken(), A)
+    assert "keyword" not in str(caught.value) and "position" not in str(caught.value)
 
 
 class Torch:
@@ -126,18 +145,18 @@ def test_sizes_of_floats_are_to_be_integers(dtype):
 
 
 def test_sizes_given_as_ends_are_found():
-    def found(sizes, grouping="m_grouped_offsets"):
-        return [finding.message() for finding in tw.validate(A, EXPERTS, grouping=grouping, sizes=sizes)]
+    def found(sizes, word="offsets"):
+        return [finding.message() for finding in tw.validate(A, EXPERTS, **{word: sizes})]
 
     expected = (
-        "sizes: got end 2 for group 2 after end 5 for group 1; expected ends that do not decrease. "
+        "offsets: got end 2 for group 2 after end 5 for group 1; expected ends that do not decrease. "
         "Did you pass sizes? Use their running sum."
     )
     for sizes in ([3, 5, 2], np.array([3, 5, 2], np.int32)):
         assert found(sizes) == [expected]
-    assert found([3, 5, 2], "m_grouped_aligned_offsets") == [expected]
+    assert found([3, 5, 2], "aligned_offsets") == ["aligned_" + expected]
     assert found(np.cumsum([3, 5, 2])) == [] and found([0, 0, 8]) == []
-    assert found([3, 8, 11]) == ["sizes: got end 11 for group 2; expected 0 to 10 (m of a). The call would clamp it."]
+    assert found([3, 8, 11]) == ["offsets: got end 11 for group 2; expected 0 to 10 (m of a). The call would clamp it."]
 
 
 def test_groups_described_another_way():

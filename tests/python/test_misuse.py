@@ -122,7 +122,7 @@ def test_options_of_the_wrong_kind(options, expected):
 
 def test_all_wrong_options_at_once():
     lines = message(lambda: tw.gemm(A, A, alpha=None, layout="ab", threads=-1)).splitlines()
-    assert [line.split(":")[0] for line in lines] == ["alpha", "layout", "threads"]
+    assert [line.split(":")[0] for line in lines] == ["layout", "alpha", "threads"]  # as in the signature
 
 
 def test_numbers_of_numpy_are_taken():
@@ -132,9 +132,9 @@ def test_numbers_of_numpy_are_taken():
 
 def test_an_unknown_keyword():
     for call in (tw.gemm, tw.batched_gemm, tw.validate, tw.explain):
-        with pytest.raises(TypeError, match="unexpected keyword argument 'alhpa'; perhaps alpha is meant; there are "):
+        with pytest.raises(TypeError, match=r"has no keyword 'alhpa'\. Did you mean alpha=\? Keywords: "):
             call(A, A, alhpa=2)
-    with pytest.raises(TypeError, match="unexpected keyword argument 'grouping'; there are layout, out, "):
+    with pytest.raises(TypeError, match=r"gemm\(\) has no keyword 'grouping'\. Keywords: layout, out, "):
         tw.gemm(A, A, grouping="batched")
 
 

@@ -63,7 +63,7 @@ def test_what_is_wrong_is_said(capsys):
     assert train.judge([good | {"sqnr": {0: 24.0}, "recipe": "row/e5m2"}]) == 0
     assert train.judge([good | {"sqnr": {0: 21.0}, "recipe": "row/e5m2"}]) == 1
     assert train.judge([good | {"fault": "flushed"}]) == 1
-    assert "the fault is not seen: dW 29.0 dB" in capsys.readouterr().out
+    assert "the fault is not detected: dW 29.0 dB" in capsys.readouterr().out
 
 
 def test_the_command_runs(tmp_path):
@@ -84,7 +84,7 @@ def test_unknown_recipes_are_refused(capsys):
     with pytest.raises(SystemExit) as refused:
         train.main(["--recipes", "mxfp4"])
     assert refused.value.code == 2
-    assert "got mxfp4; expected one of row, tensor, 1x128, 1x128:128x128, fold." in capsys.readouterr().err
+    assert "--recipes: got mxfp4; expected one of row, tensor, 1x128, 1x128:128x128, fold, optionally followed by /e5m2." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("ending", ["svg", "png"])

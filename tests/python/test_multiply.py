@@ -26,7 +26,6 @@ SAMPLE = [
     "f16:f16",
     "f32:f32",
 ]
-EARLIER_NAME = "hopper"  # of bit_exact arithmetic
 
 
 @pytest.mark.parametrize("recipe", tw.recipes())
@@ -160,10 +159,9 @@ def test_options_that_change_bits_are_passed_on(rng, recipe):
     b = tw.quantize(w, b_name)
     fast = tw.gemm(a, b, out_dtype="f32")
     bit_exact = tw.gemm(a, b, out_dtype="f32", arithmetic="bit_exact")
-    invariant = tw.gemm(a, b, out_dtype="f32", reproducibility="invariant", threads=1)
+    invariant = tw.gemm(a, b, out_dtype="f32", invariant=True, threads=1)
     assert (fast != bit_exact).any()
     np.testing.assert_array_equal(bit_exact, invariant)
-    np.testing.assert_array_equal(bit_exact, tw.gemm(a, b, out_dtype="f32", arithmetic=EARLIER_NAME))
     np.testing.assert_allclose(bit_exact, fast, rtol=2e-3)
     if recipe == "row:row":
         unpromoted = tw.gemm(a, b, out_dtype="f32", arithmetic="bit_exact", accumulation="unpromoted")
@@ -191,15 +189,15 @@ def test_overlap_is_the_calls_choice_or_else_the_process(rng, monkeypatch, own, 
 
     monkeypatch.setattr(_core, "multiply", recording)
     x, w = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((4, 32), (2, 6, 32)))
-    tw.set_overlap(process)
+    tw.defaults.overlap = process
     try:
-        assert tw.is_overlapping() is process
+        assert tw.options.current().overlap is process
         d = tw.gemm(x, w[0], overlap=own, out_dtype="f32")
         tw.batched_gemm(x[None], w[:1], overlap=own)
         tw.grouped_gemm(x, w, offsets=[2, 4], overlap=own)
         tw.k_grouped_gemm(x, w[0], offsets=[16, 32], overlap=own)
     finally:
-        tw.set_overlap(False)
+        tw.defaults.overlap = False
     np.testing.assert_array_equal(d, x @ w[0].T)
     assert seen == [expected] * 4
 
@@ -212,27 +210,27 @@ def test_the_device_whose_bits_are_wanted(rng):
         b = tw.quantize(rng.standard_normal((n, k)).astype(np.float32), "128x128")
         splits, results = [], []
         for name in ("h200", "h100-pcie"):
-            splits.append(tw.explain(a, b, out_dtype="f32", device=name).chosen.tile.partition("split=")[2])
-            results.append(tw.gemm(a, b, out_dtype="f32", arithmetic="bit_exact", device=name))
+            splits.append(tw.explain(a, b, out_dtype="f32", planned_device=name).chosen.tile.partition("split=")[2])
+            results.append(tw.gemm(a, b, out_dtype="f32", arithmetic="bit_exact", planned_device=name))
         assert np.array_equal(*results) == (splits[0] == splits[1]), (m, n, k, splits)
         np.testing.assert_allclose(*results, rtol=1e-3, atol=1e-3)
         different += splits[0] != splits[1]
     assert different > 0
-    np.testing.assert_array_equal(tw.gemm(a, b, device="h20"), tw.gemm(a, b))  # fast arithmetic follows no GPU
-    with pytest.raises(tw.InvalidCall, match="^device: got 'h1'; expected one of h200, h100.*."):
-        tw.gemm(a, b, device="h1")
+    np.testing.assert_array_equal(tw.gemm(a, b, planned_device="h20"), tw.gemm(a, b))  # fast arithmetic follows no GPU
+    with pytest.raises(tw.InvalidCall, match="^planned_device: got 'h1'; expected one of h200, h100.*."):
+        tw.gemm(a, b, planned_device="h1")
 
 
 @pytest.mark.parametrize("given", ["cuda", "cuda:0", "cpu", 0])
 @pytest.mark.parametrize("sets", [False, True])
 def test_a_device_to_run_on_is_told_what_device_means(given, sets):
     x = np.ones((2, 4), np.float32)
-    call = tw.set_planned_device if sets else lambda device: tw.gemm(x, x, device=device)
+    call = (lambda **device: tw.options(**device)) if sets else lambda **device: tw.gemm(x, x, **device)
     with pytest.raises(tw.InvalidCall) as raised:
-        call(given)
+        call(planned_device=given)
     message = str(raised.value)
-    assert message.startswith(f"device: got {given!r}; expected one of h200, h100, ")
+    assert message.startswith(f"planned_device: got {given!r}; expected one of h200, h100, ")
     assert message.endswith(
-        " (the GPU whose plans determine the bits, also on a machine without a GPU). Omit it to run on a GPU: "
+        " or automatic (the GPU whose plans determine the bits, also on a machine without a GPU). Omit it to run on a GPU: "
         'pass arrays in GPU memory. backend="hopper" rejects all others.'
     )

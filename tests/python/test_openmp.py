@@ -54,7 +54,7 @@ def system_copy():
 
 
 def without_it(code, **environment):
-    """Runs Python where the system's libgomp is an empty file, in namespaces of its own."""
+    """Runs Python in separate namespaces, where the system's libgomp is an empty file."""
     hide = f'mount --bind /dev/null {system_copy()} && exec "$0" -c "$1"'
     return subprocess.run(
         ["unshare", "--mount", "--map-root-user", "sh", "-c", hide, sys.executable, code],

@@ -164,12 +164,12 @@ def test_what_simply_works():
 
 def test_explanations_are_readable():
     q, w = tw.quantize(X, "1x128"), tw.quantize(np.ones((256, 128), np.float32), "128x128")
-    explanation = tw.explain(q, w, device="h200")
+    explanation = tw.explain(q, w, planned_device="h200")
     lines = str(explanation).splitlines()
     assert lines[0].startswith(explanation.chosen.tile) and "us predicted" in lines[0]
     assert explanation.chosen.tile in repr(explanation) and repr(explanation).startswith("<Explanation: ")
     for word in ("tiles on", "launch", "compute", "next best", "rejected"):
-        assert word in str(explanation)
+        assert word in str(explanation) and word in explanation._repr_html_()
     assert explanation.rejected[0].reason in repr(explanation.rejected[0])
     refused = tw.explain(X, X)
     assert str(refused).startswith("no Hopper kernel: a: got f32;") and str(refused) in repr(refused)

@@ -109,7 +109,7 @@ def test_layers_share_what_was_compiled():
 def test_wrong_ends_are_named_by_compiled_layers():
     layer = torch.compile(GroupedLinear(3, K, N), backend="aot_eager", fullgraph=True)
     layer(normal(TOKENS, K), torch.tensor(ENDS))
-    with pytest.raises(ValueError, match=r"^ends: \[100, 90, 290\] given, ends that do not decrease"):
+    with pytest.raises(ValueError, match=r"^ends: got \[100, 90, 290\]; expected ends that do not decrease"):
         layer(normal(TOKENS, K), torch.tensor([100, 90, 290]))
 
 
@@ -150,13 +150,14 @@ def test_schemas_tell_the_truth(recipe):
     w, x, dy, ends = normal(3, N, K), normal(TOKENS, K), normal(TOKENS, N), torch.tensor(ENDS)
     how = (w, recipe, True, True)
     copies = OPERATORS.linear_weights(*how)
-    given = (x, w, normal(3, N), ends, *copies[:2], *copies[:2], None, recipe, "e4m3", True, True, False, False, False)
+    given = (x, w, normal(3, N), ends, *copies[:2], *copies[:2], None, recipe, "e4m3", True, True, False, False, False, "00automatic")
     kept = OPERATORS.linear(*given)[1:]
     dgrad = copies[2:] if recipe == "row" else _weights.dgrad_of(copies[:2], recipe)
     backward = (dy, *kept, *dgrad, ends)
     calls = [(OPERATORS.linear_weights, how), (OPERATORS.linear, given)]
     for main_grad in (None, torch.zeros(3, N, K)):
-        calls.append((OPERATORS.linear_gradients, (*backward, main_grad, recipe, "e4m3", True, [True] * 3, torch.float32)))
+        how = (recipe, "e4m3", True, [True] * 3, torch.float32, "00automatic")
+        calls.append((OPERATORS.linear_gradients, (*backward, main_grad, *how)))
     for operator, arguments in calls:
         torch.library.opcheck(operator.default, arguments, test_utils=("test_autograd_registration", "test_faketensor"))
         raw = lambda tensor: tensor.contiguous().view(torch.uint8)

@@ -1,4 +1,4 @@
-"""Layers of tilewright.torch that are frozen: one fp8 copy of W for all calls, eager and compiled, until it is made anew."""
+"""Frozen layers of tilewright.torch: one fp8 copy of W serves all calls, eager and compiled, until it is refreshed."""
 
 import copy
 
@@ -34,7 +34,7 @@ def test_the_copy_stays_until_it_is_made_anew(grouped, recipe, mode, device):
         places = [layer.frozen_values.data_ptr(), layer.frozen_scales.data_ptr()]
         assert torch.equal(layer(*given), first)
     with torch.no_grad():
-        layer.weight.mul_(2)  # counted, but nobody looks
+        layer.weight.mul_(2)  # torch counts it, but nothing checks
         assert torch.equal(layer(*given), first)
         layer.refresh()
         assert [layer.frozen_values.data_ptr(), layer.frozen_scales.data_ptr()] == places
@@ -81,8 +81,8 @@ def test_whoever_wants_a_gradient_is_told(name):
     layer.requires_grad_(False)
     {"x": x, "w": layer.weight, "bias": layer.bias}[name].requires_grad_()
     message = (
-        f"{name}: a tensor that wants a gradient, of a layer that is frozen given, a call under torch.no_grad() or "
-        r"torch.inference_mode() expected; call unfreeze() to train"
+        f"{name}: got a tensor that requires a gradient; expected a call under torch.no_grad() or "
+        "torch.inference_mode(), because the layer is frozen. Call unfreeze() to train."
     )
     with pytest.raises(ValueError) as raised:
         layer(x)
@@ -165,7 +165,7 @@ def test_copies_that_are_checked(compiled):
             layer.freeze(check=True)
             before = call(x)
             write(layer.weight)
-            with pytest.raises(ValueError, match=r"^w: a weight that was written since freeze\(\) given.*call refresh\(\)"):
+            with pytest.raises(ValueError, match=r"^w: got a weight that was written after freeze\(\);.*Call refresh\(\)"):
                 call(x)
             layer.refresh()
             assert not torch.equal(call(x), before)
@@ -175,7 +175,7 @@ def test_copies_that_are_checked(compiled):
         call(x)  # the caller's
         layer.to(torch.bfloat16), layer.freeze(check=True), layer.to(torch.float32)
         layer.weight.data.mul_(2)
-        with pytest.raises(ValueError, match="written since freeze"):
+        with pytest.raises(ValueError, match="written after freeze"):
             call(x)
 
 

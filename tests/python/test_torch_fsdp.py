@@ -45,7 +45,7 @@ def sharded(recipe, **options):
 
 
 def losses(model, rank, kept=None):
-    """Of each step of SGD, each on other tokens."""
+    """The results of each step of SGD, each with other tokens."""
     optimizer, found, kept = torch.optim.SGD(model.parameters(), lr=0.5), [], [] if kept is None else kept
     for step in range(STEPS):
         with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor) or tensor, lambda tensor: tensor):
@@ -118,13 +118,13 @@ def test_blocks_that_are_compiled(one_process):
 def test_a_weight_outside_of_its_module(one_process):
     layer = fully_shard(Linear(WIDTH, WIDTH), mesh=one_process)
     x = normal(TOKENS, WIDTH)
-    with pytest.raises(ValueError, match=r"^w: a DTensor, \[128, 128\] in shards given, a tensor that is whole and here expected; FSDP"):
+    with pytest.raises(ValueError, match=r"^w: got a sharded DTensor \[128, 128\]; expected a full local tensor\. Call the FSDP-wrapped"):
         linear(x, layer.weight)
     layer.unshard()
     whole = layer.weight
     expected = linear(x, whole)
     layer.reshard()
-    with pytest.raises(ValueError, match=r"^w: a tensor \[128, 128\] whose storage was freed given, one with memory expected; FSDP"):
+    with pytest.raises(ValueError, match=r"^w: got a tensor \[128, 128\] whose storage was freed; expected a tensor with memory\. FSDP"):
         linear(x, whole)
     assert torch.equal(linear(x, layer.weight.full_tensor()), expected)
 

@@ -149,7 +149,7 @@ def test_gradients_of_the_bias_of_groups(dtype, device):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("sizes", [(1, 0, 127, 129), (0, 0, 5), (1300,), (0, 40, 0), (128, 128, 513, 1), (300, 0, 700), (0,), ()])
 def test_sums_of_groups_are_rounded_once_and_spoil_no_other_group(sizes, dtype):
-    """Tokens of no group count nowhere, and a NaN in its own group alone."""
+    """Tokens of no group have no effect, and a NaN affects only its own group."""
     ends, n = np.cumsum(sizes, dtype=int).tolist(), 33
     dy = normal(sum(sizes) + 3, n, dtype=dtype)
     dy[:2] *= 2.0**20
@@ -239,26 +239,26 @@ X, W, ENDS = normal(6, 32), normal(2, 16, 32, seed=1), torch.tensor([2, 6])
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"recipe": "mxfp4"}, "recipe: 'mxfp4' given, one of row, tensor, 1x128, 1x128:128x128, fold expected"),
-        ({"gradient_format": "e3m4"}, "gradient_format: 'e3m4' given, one of e4m3, e5m2 expected"),
-        ({"promoted": False}, "promoted: False given, True with recipe 1x128 expected; scales of blocks are applied as the sum goes on"),
-        ({"promoted": False, "recipe": "fold"}, "promoted: False given, True with recipe fold expected"),
-        ({"promoted": "no"}, "promoted: 'no' given, True or False expected"),
-        ({"x": X[:, :31]}, "x: [6, 31] given, [tokens, 32], as w has 32 columns expected"),
-        ({"x": X.int()}, "x: torch.int32 given, a tensor of float32, bfloat16 or float16 expected"),
-        ({"x": X.view(2, 3, 32)}, "x: [2, 3, 32] given, [tokens, 32] expected"),
-        ({"w": W[0]}, "w: [16, 32] given, [groups, N, K] expected"),
-        ({"w": W.half()}, "w: torch.float16 given, a tensor of float32 or bfloat16 expected"),
-        ({"ends": [2, 6]}, "ends: list given, a tensor of int32 or int64 expected"),
-        ({"ends": ENDS.float()}, "ends: torch.float32 given, a tensor of int32 or int64 expected"),
-        ({"ends": ENDS[:1]}, "ends: [1] given, [2], one for each group of w expected"),
-        ({"ends": torch.tensor([4, 3])}, "ends: [4, 3] given, ends that do not decrease, the first at least 0 expected"),
-        ({"ends": torch.tensor([4, 7])}, "ends: [4, 7] given, at most 6, the tokens of x expected"),
-        ({"bias": torch.zeros(16)}, "bias: [16] given, [2, 16] expected"),
-        ({"bias": torch.zeros(2, 16).half()}, "bias: torch.float16 given, a tensor of float32 or bfloat16 expected"),
-        ({"bias": [0.0]}, "bias: list given, a tensor of float32 or bfloat16 expected"),
-        ({"bias": torch.zeros(2, 16, device="meta")}, "bias: a tensor on meta given, one on cpu, where w is expected"),
-        ({"main_grad": torch.zeros(2, 16, 31)}, "main_grad: torch.float32 [2, 16, 31] on cpu given, torch.float32 or torch.bfloat16 [2, 16, 32]"),
+        ({"recipe": "mxfp4"}, "recipe: got 'mxfp4'; expected one of row, tensor, 1x128, 1x128:128x128, fold."),
+        ({"gradient_format": "e3m4"}, "gradient_format: got 'e3m4'; expected one of e4m3, e5m2."),
+        ({"promoted": False}, "promoted: got False; expected True with recipe '1x128', because block scales"),
+        ({"promoted": False, "recipe": "fold"}, "promoted: got False; expected True with recipe 'fold'"),
+        ({"promoted": "no"}, "promoted: got 'no'; expected True or False."),
+        ({"x": X[:, :31]}, "x: got [6, 31]; expected [tokens, 32], because w has 32 columns."),
+        ({"x": X.int()}, "x: got torch.int32; expected a tensor of float32, bfloat16 or float16."),
+        ({"x": X.view(2, 3, 32)}, "x: got [2, 3, 32]; expected [tokens, 32]."),
+        ({"w": W[0]}, "w: got [16, 32]; expected [groups, N, K]."),
+        ({"w": W.half()}, "w: got torch.float16; expected a tensor of float32 or bfloat16."),
+        ({"ends": [2, 6]}, "ends: got list; expected a tensor of int32 or int64."),
+        ({"ends": ENDS.float()}, "ends: got torch.float32; expected a tensor of int32 or int64."),
+        ({"ends": ENDS[:1]}, "ends: got [1]; expected [2], one per group of w."),
+        ({"ends": torch.tensor([4, 3])}, "ends: got [4, 3]; expected ends that do not decrease and are at least 0. Pass cumulative ends"),
+        ({"ends": torch.tensor([4, 7])}, "ends: got [4, 7]; expected ends of at most 6, the number of tokens in x."),
+        ({"bias": torch.zeros(16)}, "bias: got [16]; expected [2, 16]."),
+        ({"bias": torch.zeros(2, 16).half()}, "bias: got torch.float16; expected a tensor of float32 or bfloat16."),
+        ({"bias": [0.0]}, "bias: got list; expected a tensor of float32 or bfloat16."),
+        ({"bias": torch.zeros(2, 16, device="meta")}, "bias: got a tensor on meta; expected one on cpu, the device of w."),
+        ({"main_grad": torch.zeros(2, 16, 31)}, "main_grad: got torch.float32 [2, 16, 31] on cpu; expected torch.float32 or torch.bfloat16 [2, 16, 32] on cpu, like w."),
     ],
 )
 def test_mistakes_are_named(changed, message):

@@ -65,9 +65,9 @@ def test_meta_tensors_have_shapes_and_gradients(grouped):
         y, dx, *gradients = step(layer, torch.empty(8, K, device="meta"), torch.empty(8, N, device="meta"), *ends_of(grouped, "meta"))
         assert y.is_meta and (y.shape, dx.shape) == ((8, N), (8, K))
         assert [g.shape for g in gradients] == [p.shape for p in layer.parameters()]
-    with pytest.raises(ValueError, match=r"^x: a tensor on cpu given, one on meta, where w is expected"):
+    with pytest.raises(ValueError, match=r"^x: got a tensor on cpu; expected one on meta, the device of w\."):
         layer(normal(8, K), *ends_of(grouped))
-    with pytest.raises(ValueError, match=r"^weight: a tensor on meta given, one with memory expected"):
+    with pytest.raises(ValueError, match=r"^weight: got a tensor on meta; expected a tensor with memory\."):
         layer.freeze()
 
 
@@ -166,5 +166,5 @@ def test_repr_says_what_differs():
     assert repr(Linear(32, 16)) == "Linear([16, 32], recipe=1x128, bias=True)"
     text = repr(GroupedLinear(2, 32, 16, recipe="row", gradient_format="e5m2", promoted=False, keep="weight"))
     assert text == "GroupedLinear([2, 16, 32], recipe=row, gradient_format=e5m2, promoted=False, keep=weight, bias=False)"
-    with pytest.raises(ValueError, match="^keep: 'both' given, copy or weight expected"):
+    with pytest.raises(ValueError, match=r"^keep: got 'both'; expected 'copy' or 'weight'\."):
         Linear(32, 16, keep="both")

@@ -1,4 +1,4 @@
-"""What compilers and CUDA graphs rely on in tilewright.torch: shapes that are told beforehand, and a host that reads nothing."""
+"""Requirements of compilers and CUDA graphs on tilewright.torch: shapes known in advance, and a host that reads nothing."""
 
 import pytest
 
@@ -79,7 +79,7 @@ def alike(fake, real):
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize("groups", [None, 1, 3])
 def test_compilers_are_told_the_truth(groups, recipe, dtype):
-    """Shapes, dtypes and strides of every result, for what is wanted and what is not."""
+    """Shapes, dtypes and strides of every result, requested or not."""
     ends = None if groups is None else torch.arange(1, groups + 1) * TOKENS // groups
     x, dy = normal(TOKENS, K, dtype=dtype), normal(TOKENS, N, dtype=dtype)
     w = normal(*([] if groups is None else [groups]), N, K, seed=1)
@@ -89,14 +89,14 @@ def test_compilers_are_told_the_truth(groups, recipe, dtype):
 
     forward, dgrad = _weights.copies_of(w, recipe, True, True)
     for keeps in (False, True):
-        given = (x, w, None, ends, *forward, *dgrad, None, recipe, "e4m3", True, keeps, False, False, False)
+        given = (x, w, None, ends, *forward, *dgrad, None, recipe, "e4m3", True, keeps, False, False, False, "00automatic")
         made = _operators._linear(*given)
         fakes = _operators._fake_linear(*map(meta, given))
         assert [part.numel() > 0 for part in made] == [True, keeps, keeps] and all(map(alike, fakes, made))
 
     for wanted in ([True, True, True], [True, False, False], [False, True, False], [False, False, True]):
         for main_grad in (None, torch.zeros(groups or 1, N, K)):
-            given = (dy, *made[1:], *dgrad, ends, main_grad, recipe, "e5m2", True, wanted, torch.bfloat16)
+            given = (dy, *made[1:], *dgrad, ends, main_grad, recipe, "e5m2", True, wanted, torch.bfloat16, "00automatic")
             parts = _operators._gradients(*given)
             assert all(map(alike, _operators._fake_gradients(*map(meta, given)), parts))
             there = [wanted[0], wanted[1] and main_grad is None, wanted[2]]

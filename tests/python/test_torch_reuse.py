@@ -13,7 +13,7 @@ from torch_layers import normal, one_thread, same, step  # noqa: E402, F401
 
 @pytest.fixture
 def made(monkeypatch):
-    """Of each time that W was read: whether for forward, and whether for dgrad."""
+    """For each time that W was read: whether for forward, and whether for dgrad."""
     calls, copies_of = [], _weights.copies_of
     for module in (_function, _autograd, _reuse):
         monkeypatch.setattr(module, "copies_of", lambda w, recipe, *wants: calls.append(wants[:2]) or copies_of(w, recipe, *wants))
@@ -65,7 +65,7 @@ def test_copies_are_dropped_when_the_context_ends(made):
 
 
 def test_a_write_inside_is_refused_if_torch_counts_it():
-    """What it does not count is the caller's promise. Another tensor is another weight."""
+    """The caller must avoid writes that torch does not count. Another tensor is another weight."""
     layer, x = Linear(32, 32, bias=False, recipe="row"), normal(8, 32)
     with reuse_weights():
         first = layer(x)
@@ -76,7 +76,7 @@ def test_a_write_inside_is_refused_if_torch_counts_it():
         assert torch.equal(torch.func.functional_call(layer, {"weight": layer.weight * 2}, (x,)), 8 * first)
         with torch.no_grad():
             layer.weight.mul_(2)
-        with pytest.raises(ValueError, match=r"^w: a weight that was written since a call inside of reuse_weights\(\)"):
+        with pytest.raises(ValueError, match=r"^w: got a weight that was written after reuse_weights\(\) quantized it;"):
             layer(x)
     assert torch.equal(layer(x), 8 * first)
 

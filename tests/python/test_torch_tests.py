@@ -1,4 +1,4 @@
-"""What is said of the tests that need torch, where it is not installed."""
+"""The report on tests that need torch, if torch is not installed."""
 
 from pathlib import Path
 from types import SimpleNamespace

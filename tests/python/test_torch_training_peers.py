@@ -99,7 +99,7 @@ def test_scales_of_another_row_are_seen(monkeypatch):
 
 
 def scaled_grouped_mm(a, b, scale_a, scale_b, offs=None, bias=None, scale_result=None, out_dtype=None, use_fast_accum=False):
-    """What torch's function computes on a GPU, and what it asks for, as its GroupedBlas and GroupMMCommon check it."""
+    """The result and the requirements of torch's function on a GPU, as its GroupedBlas and GroupMMCommon check them."""
     assert a.dtype == b.dtype == torch.float8_e4m3fn and offs.dtype == torch.int32 and out_dtype == torch.bfloat16 and use_fast_accum
     assert a.stride(-1) == 1 and a.stride(-2) % 16 == 0 and b.stride(-2) == 1 and b.stride(-1) % 16 == 0
     assert a.shape[-1] % 16 == 0 and b.shape[-2] % 16 == 0 and b.shape[-1] % 16 == 0
@@ -226,7 +226,7 @@ def test_the_program(tmp_path):
     command = [sys.executable, ROOT / "benchmarks/training_peers.py", "--device", "cpu", "--quick", "--random", "1", "--only",
                "wgrad,forward-random", "--json", record]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr  # peers that are not there are no mistake
+    assert done.returncode == 0, done.stderr  # missing peers are not an error
     lines = [json.loads(text) for text in record.read_text().splitlines()]
     assert {line["section"] for line in lines} == {"wgrad", "forward-random"}
     assert all(line["command"].startswith("benchmarks/training_peers.py --device cpu") and line["device"] == "CPU" for line in lines)

@@ -47,7 +47,7 @@ def test_forward_is_a_function_of_the_weight_that_is_there(grouped, how):
 
 
 def test_backward_uses_the_copy_of_its_own_forward():
-    """Of microbatches in flight, each with the weights that it was called with."""
+    """The results of microbatches in flight, each with the weights of its call."""
     layer, x, dy = Linear(64, 64, bias=False, recipe="row"), normal(8, 64), normal(8, 64, seed=1)
     before = [x.clone().requires_grad_() for _ in range(3)]
     results = []
@@ -150,7 +150,7 @@ def test_weights_that_are_quantised_again_in_backward(recipe):
     y = grouped_linear(given, w, ends, recipe=recipe, keep="weight")
     values, storage = w.detach().clone(), _checks.storage(w)
     storage.resize_(0)
-    with pytest.raises(ValueError, match=r"^w: a tensor \[3, 144, 160\] whose storage was freed given, one with memory expected; FSDP"):
+    with pytest.raises(ValueError, match=r"^w: got a tensor \[3, 144, 160\] whose storage was freed; expected a tensor with memory\. FSDP"):
         y.backward(dy, retain_graph=True)
     taken = torch.empty_like(values)  # the old address, if the allocator gives it
     storage.resize_(4 * values.numel())
@@ -166,7 +166,7 @@ def test_a_storage_that_is_freed_is_named(name, reused):
     with reuse_weights() if reused else torch.enable_grad():
         linear(**given)
         _checks.storage(given[name]).resize_(0)
-        with pytest.raises(ValueError, match=f"^{name}: a tensor .* whose storage was freed given, one with memory expected; FSDP"):
+        with pytest.raises(ValueError, match=rf"^{name}: got a tensor .* whose storage was freed; expected a tensor with memory\. FSDP"):
             linear(**given).sum().backward()
 
 
@@ -181,7 +181,7 @@ def test_a_shard_is_named(name):
     given = {"x": normal(6, 32), "w": normal(2, 16, 32), "ends": torch.tensor([2, 6])}
     given.update(bias=normal(2, 16), main_grad=torch.zeros(2, 16, 32))
     given[name] = given[name].as_subclass(DTensor)
-    with pytest.raises(ValueError, match=rf"^{name}: a DTensor, .* in shards given, a tensor that is whole and here expected; FSDP"):
+    with pytest.raises(ValueError, match=rf"^{name}: got a sharded DTensor .*; expected a full local tensor\. Call the FSDP-wrapped"):
         grouped_linear(**given)
 
 
@@ -194,7 +194,7 @@ def test_tensors_that_are_not_one_array_are_named(name):
         (dense.to_mkldnn(), "a tensor of layout mkldnn"),
         (torch.nested.nested_tensor([dense, dense[1:]]), "a nested tensor"),
     ):
-        with pytest.raises(ValueError, match=f"^{name}: {words} given, (a|one) dense"):
+        with pytest.raises(ValueError, match=f"^{name}: got {words}; expected (a|one) dense"):
             linear(**{**given, name: special})
 
 

@@ -102,7 +102,7 @@ def line(key, us=1.0, section="forward", shape=(1, 2, 3, 4), **other):
 
 
 def said(number, *keys, ends=True):
-    """What a process says of a case whose contestants succeed."""
+    """The output of a process for a case whose contestants succeed."""
     yield from ({"event": "begins", "case": number, "key": key, "peer": f"the {key}"} for key in keys)
     yield {"event": "begins", "case": number, "key": processes.IN_TURN, "peer": ""}
     yield from ({"event": "line", "case": number, "line": line(key)} for key in keys)

@@ -53,7 +53,7 @@ def kept_of_x(recipe, groups, tokens, k):
 
 
 def kept_of_w(recipe, groups, n, k):
-    """Of dgrad."""
+    """The bytes of the copy of W for dgrad: values and scales."""
     squares = groups * -(-n // 128) * -(-k // 128)
     scales = {"row": groups * k, "tensor": groups, "1x128": squares, "1x128:128x128": squares, "fold": groups * n}[recipe]
     return groups * n * k, 4 * scales

@@ -52,7 +52,7 @@ class _Oracle(torch.autograd.Function):
         else:
             layout, weights = "nt", tw.quantize(w.mT.contiguous(), recipe.backward_weights)
         rows = tw.quantize(dy.float() * features, recipe.gradients)
-        if recipe.gradients == "tensor":  # of all tokens of a group, none of those behind the last
+        if recipe.gradients == "tensor":  # one scale for all tokens of a group, without the tokens after the last group
             rows = tw.quantize(dy, "tensor")
         dx = product(rows, weights, ends, ctx.grouped, x.dtype, layout=layout)
         columns = columns_of(dy.float() * tokens, ends, recipe.gradient_columns)

@@ -1,5 +1,5 @@
-"""What layouts of checkpoints are made of: random codes and scales with the dtypes and shapes of a scheme, and their
-numbers by numpy and ml_dtypes. Nothing here is from this project's library."""
+"""The parts of checkpoints: random values and scales with the dtypes and shapes of a scheme, and their numbers by numpy and
+ml_dtypes. Nothing here is from this project's library."""
 
 import dataclasses
 import math

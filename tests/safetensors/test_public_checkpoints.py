@@ -23,7 +23,7 @@ DTYPES = {
     "float8_e4m3fn": "F8_E4M3", "float8_e4m3fnuz": "F8_E4M3FNUZ", "float8_e5m2": "F8_E5M2", "bfloat16": "BF16", "float16": "F16",
     "float32": "F32", "uint8": "U8", "int8": "I8", "int32": "I32", "uint32": "U32", "int64": "I64",
 }  # fmt: skip
-# What the safetensors package calls its dtypes when it writes.
+# The names of dtypes with which the safetensors package writes.
 NAMES = {
     "F8_E4M3": "float8_e4m3fn", "F8_E4M3FNUZ": "float8_e4m3fnuz", "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu",
     "BF16": "bfloat16", "F16": "float16", "F32": "float32", "U8": "uint8", "I8": "int8", "I32": "int32", "U32": "uint32",

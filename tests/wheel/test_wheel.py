@@ -108,7 +108,7 @@ def test_the_quick_start_runs(python):
 
 
 def test_all_wheels_have_the_same_program():
-    """So that its part of the selftest is run for one of them alone."""
+    """Therefore the selftest of the program runs for only one of them."""
     programs = set()
     for wheel in WHEELS:
         with zipfile.ZipFile(wheel) as archive:
@@ -124,7 +124,7 @@ def test_selftest_passes(python, request):
 
 
 def test_the_program_has_the_kernels(python):
-    """Of the pack: where the build had NVRTC."""
+    """The kernels of the pack. They exist if the build had NVRTC."""
     assert run(python, "tilewright", "--version").strip()
     has_pack = os.path.getsize(ROOT / "build/release/src/cli/tilewright") > 20 * 2**20
     kernels = re.search(r"(\d+) kernels", run(python, "tilewright", "doctor")) if has_pack else None

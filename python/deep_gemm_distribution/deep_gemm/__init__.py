@@ -1,7 +1,7 @@
-"""The package deep_gemm: the module tilewright.deep_gemm itself, in every process of an environment, spawned workers too.
+"""The package deep_gemm: an alias of the module tilewright.deep_gemm, in every process of an environment.
 
-Another distribution with a package of this name has written into the same folder: then neither is whole, and importing it
-is an error.
+If another distribution has a package of this name too, both have written into one folder, and neither is complete. The import
+then raises ImportError.
 """
 
 import importlib.metadata
@@ -9,7 +9,7 @@ import sys
 
 
 def _owners() -> list[str]:
-    """Every installed distribution that has a package deep_gemm, with the version that comes first on the path."""
+    """Each installed distribution with a package deep_gemm, in the version that comes first on the path."""
     found: dict[str, str] = {}
     for distribution in importlib.metadata.distributions():
         packages = distribution.read_text("top_level.txt")
@@ -26,14 +26,14 @@ def _owners() -> list[str]:
 _found = _owners()
 if len(_found) > 1:
     raise ImportError(
-        f"deep_gemm: distributions {' and '.join(_found)} given, one expected. Uninstall all of them, then install the one "
+        f"deep_gemm: got the distributions {' and '.join(_found)}; expected one. Uninstall all of them, then install the one "
         "that you want.",
         name=__name__,
     )
 
 import tilewright.deep_gemm  # noqa: E402
 
-# Under both names the modules are the same ones: settings and torch's operators exist once.
+# Both names refer to the same modules, so that settings and torch operators exist once.
 _OURS = "tilewright.deep_gemm"
 for _name in [name for name in sys.modules if name == _OURS or name.startswith(f"{_OURS}.")]:
     sys.modules[__name__ + _name.removeprefix(_OURS)] = sys.modules[_name]

@@ -1,10 +1,12 @@
-"""DeepGEMM's Python API on Tilewright, for torch tensors on Hopper GPUs and on the CPU.
+"""A drop-in for DeepGEMM's Python API, for torch tensors on Hopper GPUs and on the CPU:
 
     import tilewright.deep_gemm as deep_gemm
 
-docs/deep_gemm.md lists every difference. Products write into d and return nothing, on torch's current stream. A wrong
-call raises ValueError with the operand, what it is and what it must be. Names of DeepGEMM that are not here are missing:
-`hasattr` answers False, and the AttributeError says why and what to use. `fall_back_to` forwards them to a real DeepGEMM.
+Products write into d, return None, and run on torch's current stream. A wrong call raises InvalidCall, a ValueError that
+names each wrong operand, its value and the expected value.
+
+A name of DeepGEMM that Tilewright does not support is missing: `hasattr` is False, and the AttributeError gives the reason
+and an alternative. `fall_back_to` forwards missing names to a real DeepGEMM. docs/deep_gemm.md lists all differences.
 """
 
 try:
@@ -78,7 +80,7 @@ from tilewright.deep_gemm.utils import *  # noqa: F403
 from tilewright.deep_gemm.utils.layout import get_mn_major_tma_aligned_tensor
 
 __version__ = "2.6.1"
-"""The version of DeepGEMM whose API this is."""
+"""The version of DeepGEMM whose API this package has."""
 
 get_col_major_tma_aligned_tensor = get_mn_major_tma_aligned_tensor
 

@@ -1,6 +1,6 @@
-"""bf16 products: on a GPU by torch, which calls cuBLAS and CUTLASS; on the CPU by the library.
+"""bf16 products: torch runs them on a GPU (cuBLAS and CUTLASS), the library on the CPU.
 
-Nothing here reads group sizes back from the GPU: rows are put where torch's grouped product wants them by index.
+The host never reads group sizes from the GPU. Rows are moved by index to the places that torch's grouped product requires.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ def check_types(a: Tensor, b: Tensor, *types: torch.dtype) -> None:
 
 
 def _check_sizes(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None) -> None:
-    """Sizes and dtypes, before torch finds them wrong in its own words."""
+    """Checks sizes and dtypes first, so that errors name the caller's arguments and not those of torch."""
     if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[1]:
-        refuse("b", shape_text(b), f"[n, k] with the k of a {shape_text(a)}")
+        refuse("b", shape_text(b), f"[n, k] with the same k as a {shape_text(a)}")
     for name, tensor in (("d", d), ("c", c)):
         if tensor is None:
             continue
         if list(tensor.shape) != [a.shape[0], b.shape[0]]:
             refuse(name, shape_text(tensor), f"[{a.shape[0]}, {b.shape[0]}]")
         if tensor.dtype not in (torch.bfloat16, torch.float32) or tensor.dtype != d.dtype:
-            refuse(name, tensor.dtype, "torch.bfloat16 or torch.float32, c like d")
+            refuse(name, tensor.dtype, "torch.bfloat16 or torch.float32, the same for c and d")
 
 
 def _adds_nothing(a: Tensor, d: Tensor) -> bool:
@@ -59,7 +59,7 @@ def dense(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None) -> None:
 
 
 def by_cublaslt(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None) -> None:
-    """bf16 or e4m3 without scale factors."""
+    """A product of bf16, or of e4m3 without scale factors."""
     check_types(a, b, torch.bfloat16, torch.float8_e4m3fn)
     if a.dtype == torch.bfloat16 or b.dtype == torch.bfloat16:
         return dense(a, b, d, c)
@@ -76,7 +76,10 @@ def by_cublaslt(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None) -> None:
 
 
 def _has_aligned_rows(tensor: Tensor, along: int) -> bool:
-    """What torch's grouped product asks: dimension `along` has stride 1, all else begins at multiples of 16 bytes."""
+    """Whether dimension `along` has stride 1 and all rows begin at multiples of 16 bytes.
+
+    torch's grouped product requires both.
+    """
     elements = 16 // tensor.element_size()
     return tensor.data_ptr() % 16 == 0 and all(
         size <= 1 or (stride == 1 if dimension - tensor.dim() == along else stride % elements == 0)
@@ -85,34 +88,34 @@ def _has_aligned_rows(tensor: Tensor, along: int) -> bool:
 
 
 def _torchs_grouped_product() -> Any:
-    """None where this torch has none."""
+    """torch's grouped product; None if this torch has none."""
     return getattr(torch.nn.functional, "grouped_mm", None) or getattr(torch, "_grouped_mm", None)
 
 
 def _check_rows(name: str, tensor: Tensor, orders: tuple[int, ...], advice: str) -> None:
     if not any(_has_aligned_rows(tensor, along) for along in orders):
-        given = f"{shape_text(tensor)} with strides {list(tensor.stride())}"
-        refuse(name, given, "rows that begin at multiples of 16 bytes", advice)
+        got = f"{shape_text(tensor)} with strides {list(tensor.stride())}"
+        refuse(name, got, "rows that begin at multiples of 16 bytes", advice)
 
 
 def _grouped(a: Tensor, b: Tensor, ends: Tensor) -> Tensor:
-    """a [m, k] with groups that end at `ends`, one after another from row 0, times b [groups, n, k]."""
+    """a [m, k] times b [groups, n, k]. Groups of rows follow each other from row 0 and end at `ends`."""
     for name, tensor, orders in (("a", a, (-1,)), ("b", b, (-1, -2))):
-        _check_rows(name, tensor, orders, "pad k, or k and n, to multiples of 8")
+        _check_rows(name, tensor, orders, "Pad k, or k and n, to multiples of 8.")
     product: Tensor = _torchs_grouped_product()(a, b.mT, offs=ends.to(torch.int32))
     return product
 
 
 def _grouped_along_k(a: Tensor, b: Tensor, ends: Tensor) -> Tensor:
-    """a [k, m] with groups that end at `ends`, one after another from k = 0, and b [k, n]: [groups, m, n] of bf16."""
+    """a [k, m] times b [k, n] per group: bf16 [groups, m, n]. Groups follow each other from k = 0 and end at `ends`."""
     for name, tensor in (("a", a), ("b", b)):
-        _check_rows(name, tensor, (-1,), "pad m and n to multiples of 8, or pass ks_cpu")
+        _check_rows(name, tensor, (-1,), "Pad m and n to multiples of 8, or pass ks_cpu.")
     product: Tensor = _torchs_grouped_product()(a.T, b, offs=ends.to(torch.int32))
     return product
 
 
 def _filled_indices(indices: Tensor, alignment: int) -> Tensor:
-    """Rows of id -1 in an aligned block whose first row has a group get that group: DeepGEMM computes them with it."""
+    """Gives rows of index -1 the group of the first row of their aligned block, if it has one, as DeepGEMM does."""
     rows = indices.numel()
     whole = rows // alignment * alignment
     filled = torch.empty_like(indices)
@@ -141,18 +144,18 @@ def m_grouped_contiguous(a: Tensor, b: Tensor, d: Tensor, layout: Tensor, psum: 
 
 
 def _by_aligned_ends(a: Tensor, b: Tensor, d: Tensor, ends: Tensor, alignment: int) -> None:
-    """A group's padding is computed with it."""
+    """The padding after each group is computed with the group."""
     starts_of_next = (ends + alignment - 1) // alignment * alignment
     d.copy_(_grouped(a, b, starts_of_next.clamp(0, a.shape[0]).cummax(0).values))
 
 
 def _by_index(a: Tensor, b: Tensor, d: Tensor, indices: Tensor) -> None:
-    """Rows sorted by group and back again. Rows of no group become zero."""
+    """Sorts the rows by group, multiplies, and moves the results back. Rows of no group become zero."""
     rows, groups = a.shape[0], b.shape[0]
     outside = (indices < 0) | (indices >= groups)
     group, order = torch.where(outside, groups, indices).sort(stable=True)
     ends = torch.searchsorted(group, torch.arange(groups, device=a.device, dtype=group.dtype), right=True)
-    # one row more, which is zero: the result of all rows of no group
+    # One extra row, set to zero: the result of all rows of no group.
     product = _grouped(a.index_select(0, torch.cat((order, order[:1]))), b, ends)
     product[rows].zero_()
     place = torch.empty_like(order).index_copy_(0, order, torch.arange(rows, device=a.device))
@@ -171,16 +174,16 @@ def m_grouped_masked(a: Tensor, b: Tensor, d: Tensor, masked_m: Tensor, expected
 
 
 def _is_mostly_valid(most: int, expected_m: int) -> bool:
-    """Whether multiplying all rows takes no longer than moving the valid ones together and back again.
+    """Whether multiplying all rows takes no longer than moving the valid rows together and back.
 
-    Up to 128 rows a group, b's bytes take longer than the products of all rows; moves take some quarter of the time of
-    the products of the rows that they move (by arithmetic, for k and n of 2048 to 7168).
+    Up to 128 rows per group, reading b takes longer than the products of all rows. Moving rows takes about a quarter of the
+    time of their products. Both follow from arithmetic for k and n of 2048 to 7168, not from measurements.
     """
     return most <= 128 or 4 * expected_m >= 3 * most
 
 
 def _put_rows(rows: Tensor, places: Tensor, d: Tensor) -> None:
-    """d, its rows counted through all groups, = rows[places]."""
+    """Writes rows[places] to d, whose rows are counted through all groups."""
     if d.is_contiguous():
         torch.index_select(rows, 0, places, out=d.view(-1, d.shape[-1]))
     else:
@@ -188,7 +191,7 @@ def _put_rows(rows: Tensor, places: Tensor, d: Tensor) -> None:
 
 
 def _by_count(a: Tensor, b: Tensor, d: Tensor, masked_m: Tensor) -> None:
-    """Valid rows moved together and back again. Other rows of d become anything."""
+    """Moves the valid rows together, multiplies, and moves the results back. Other rows of d are undefined."""
     groups, most, _ = a.shape
     counts = masked_m.clamp(0, most).long()
     ends = counts.cumsum(0)
@@ -204,14 +207,14 @@ def _by_count(a: Tensor, b: Tensor, d: Tensor, masked_m: Tensor) -> None:
 def k_grouped(
     a: Tensor, b: Tensor, d: Tensor, c: Tensor | None, ks: Sequence[int] | None, layout: Tensor | None
 ) -> None:
-    """a [sum k, m], b [sum k, n], d [groups, m, n]: a product for each group, on the caller's stream."""
+    """One product per group, on the caller's stream: a [sum k, m], b [sum k, n], d [groups, m, n]."""
     check_types(a, b)
     if d.dim() != 3 or d.dtype != torch.float32:
-        refuse("d", f"{shape_text(d)} of {d.dtype}", "[groups, m, n] of torch.float32")
+        refuse("d", f"{d.dtype} {shape_text(d)}", "torch.float32 [groups, m, n]")
     groups = d.shape[0]
     if ks is None and layout is not None and layout.is_cuda and _torchs_grouped_product() is not None:
         _fp8.check_layout("grouped_layout", layout, groups, "the k of each group")
-        _check_k_grouped(a, b, d, c, a.shape[0], "all groups")
+        _check_k_grouped(a, b, d, c, a.shape[0], "the k of a")
         _by_k_on_the_device(a, b, d, c, layout)
         return
     ks = _fp8.known_ks(ks, layout, groups)
@@ -227,17 +230,20 @@ def _check_k_grouped(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None, k: int, 
     _fp8.check_c(c, d)
     for name, values, rows in (("a", a, d.shape[1]), ("b", b, d.shape[2])):
         if list(values.shape) != [k, rows]:
-            refuse(name, shape_text(values), f"[{k}, {rows}] for {of}")
+            refuse(name, shape_text(values), f"[{k}, {rows}], with {of}")
 
 
 def _by_k_on_the_device(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None, ks: Tensor) -> None:
-    """One product of all groups, rounded to bf16 before c is added: torch's has no float32. Ends stay in the buffers."""
+    """One product of all groups, with ends clamped to the rows of a.
+
+    torch's grouped product has no float32 output, so each product is rounded to bf16 before c is added.
+    """
     if _adds_nothing(a.T, d):
         d.zero_() if c is None else d.copy_(c)
         return
     ends = ks.clamp(min=0).cumsum(0).clamp(max=a.shape[0])
     product = _grouped_along_k(a, b, ends)
-    # what torch writes for a group without k is not documented
+    # torch does not document what it writes for a group without k.
     product.masked_fill_((ends.diff(prepend=ends.new_zeros(1)) == 0)[:, None, None], 0)
     if c is None:
         d.copy_(product)
@@ -246,7 +252,7 @@ def _by_k_on_the_device(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None, ks: T
 
 
 def _by_k_on_the_host(a: Tensor, b: Tensor, d: Tensor, c: Tensor | None, ks: Sequence[int]) -> None:
-    """A product for each group, with sums in float32."""
+    """One product per group, with float32 sums."""
     calls = [
         (a[start:end].T, b[start:end].T, d[group], None if c is None else c[group])
         for group, (start, end) in enumerate(pairwise(accumulate(ks, initial=0)))

@@ -1,4 +1,4 @@
-"""Names of bf16 products that are here only when the caller has said that they may go to cuBLAS on a GPU."""
+"""`allow_cublas`: bf16 products that exist only if the caller permits cuBLAS on a GPU."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ from tilewright.deep_gemm._missing import CUBLAS_NAMES
 def allow_cublas(allowed: bool = True) -> None:
     """Adds bf16_gemm_nn, m_grouped_bf16_gemm_nt_contiguous and k_grouped_bf16_gemm_tn_contiguous, on any device.
 
-    Megatron-LM takes a library that has them for one with batch-invariant kernels. Here they are cuBLAS's on a GPU, and
-    results may depend on the batch. False takes them away again. It is of this process: spawned workers call it too.
+    They are missing by default, because Megatron-LM concludes from all three that a library has batch-invariant kernels.
+    Here they go to cuBLAS on a GPU, so that results may depend on the batch. The setting is per process: call it in spawned
+    workers too.
+
+    Args:
+        allowed: True (default) adds the names, False removes them.
     """
     package = vars(sys.modules[__package__])
     for name in CUBLAS_NAMES:

@@ -1,4 +1,4 @@
-"""The Einstein sums of DeepGEMM: sums of products in float32, and batched products with permuted dimensions."""
+"""DeepGEMM's einsum: sums of products in float32, and batched products with permuted dimensions."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tilewright.deep_gemm._operands import call
 
 _SUMMED = "bmk,bnk->mn"
 _BATCHED = ("bhr,hdr->bhd", "bhd,hdr->bhr")
-# Operands [batch, rows, k] and d [batch, m, n] of an expression, as permutations of what the caller gives.
+# For each expression: the permutations of the caller's a, b and d to [batch, rows, k] and [batch, m, n].
 _FP8 = {
     "bhr,hdr->bhd": ((1, 0, 2), (0, 1, 2), (1, 0, 2)),
     "bhd,hdr->bhr": ((1, 0, 2), (0, 2, 1), (1, 0, 2)),
     "bhd,bhr->hdr": ((1, 2, 0), (1, 2, 0), (0, 1, 2)),
 }
-_PARTS = 64  # partial sums, which fill a GPU
+_PARTS = 64  # partial sums, enough to fill a GPU
 
 
 def _check(expr: str, a: Tensor, b: Tensor, d: Tensor) -> None:
-    """Shapes that fit the letters."""
+    """Checks the shapes against the letters of expr."""
     names, sizes = expr.replace("->", ",").split(","), dict[str, int]()
     for name, letters, tensor in zip(("a", "b", "d"), names, (a, b, d), strict=True):
         expected = [sizes.setdefault(letter, size) for letter, size in zip(letters, tensor.shape, strict=False)]
@@ -35,11 +35,11 @@ def _check(expr: str, a: Tensor, b: Tensor, d: Tensor) -> None:
 
 def einsum(expr: str, a: Tensor, b: Tensor, d: Tensor, c: Tensor | None, use_cublaslt: bool) -> None:
     if expr not in (_SUMMED, *_BATCHED):
-        refuse("expr", repr(expr), " or ".join((_SUMMED, *_BATCHED)), "spaces are not allowed in it")
+        refuse("expr", repr(expr), " or ".join((_SUMMED, *_BATCHED)), "Write it without spaces.")
     check_types(a, b)
     _check(expr, a, b, d)
     if d.dtype not in (torch.bfloat16, torch.float32) or (c is not None and c.dtype != d.dtype):
-        refuse("d", d.dtype, "torch.bfloat16 or torch.float32, and c like it")
+        refuse("d", d.dtype, "torch.bfloat16 or torch.float32, the same for c and d")
     if expr == _SUMMED:
         if use_cublaslt:
             refuse("use_cublaslt", True, f"False for {expr}")
@@ -47,9 +47,9 @@ def einsum(expr: str, a: Tensor, b: Tensor, d: Tensor, c: Tensor | None, use_cub
         d.copy_(total if c is None else total.add_(c))
         return
     if c is not None:
-        refuse("c", shape_text(c), "None", f"{expr} adds nothing")
+        refuse("c", shape_text(c), f"None for {expr}")
     if d.dtype != torch.bfloat16:
-        refuse("d", d.dtype, "torch.bfloat16", f"{expr} has no other d")
+        refuse("d", d.dtype, f"torch.bfloat16 for {expr}")
     if a.is_cuda:
         torch.bmm(a.transpose(0, 1), b.mT if expr == _BATCHED[0] else b, out=d.transpose(0, 1))
     else:
@@ -58,7 +58,10 @@ def einsum(expr: str, a: Tensor, b: Tensor, d: Tensor, c: Tensor | None, use_cub
 
 
 def _summed(a: Tensor, b: Tensor) -> Tensor:
-    """a [s, m, k], b [s, n, k] -> [m, n] in float32: k of neighbouring s become one long k, in up to 64 parts."""
+    """a [s, m, k] and b [s, n, k] to [m, n] in float32.
+
+    Several s are joined to one long k, in up to 64 parts, whose products are added.
+    """
     count = a.shape[0]
     if count == 0:
         return torch.zeros((a.shape[1], b.shape[1]), device=a.device)
@@ -75,7 +78,7 @@ def fp8_einsum(
     expr: str, a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, d: Tensor, c: Tensor | None, recipe: Sequence[int]
 ) -> None:
     if expr not in _FP8:
-        refuse("expr", repr(expr), " or ".join(_FP8), "spaces are not allowed in it")
+        refuse("expr", repr(expr), " or ".join(_FP8), "Write it without spaces.")
     _check(expr, a, b, d)
     of_a, of_b, of_d = _FP8[expr]
     _fp8.batched(

@@ -1,4 +1,4 @@
-"""A real DeepGEMM under another name, to which names that are missing here are forwarded, and settings with them."""
+"""A real DeepGEMM under another name, which gets the names that are missing here, and the settings."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from typing import Any
 from tilewright.deep_gemm._checks import refuse
 
 VARIABLE = "TILEWRIGHT_DEEP_GEMM_FALLBACK"
-"""The environment variable that names the module in processes where nobody calls `fall_back_to`: spawned workers."""
+"""The environment variable that names the module in processes that do not call `fall_back_to`, such as spawned workers."""
 
 _module: ModuleType | None = None
-# Imported at the first missing name: the caller of this package may be the one that is being imported.
+# Imported at the first missing name, not now: the named module may itself import this package.
 _named = os.environ.get(VARIABLE, "")
 _settings: dict[str, Any] = {}
 
 
 def fall_back_to(module: ModuleType | str | None) -> None:
-    """Forwards names of DeepGEMM that are missing here to a real DeepGEMM, in this process and until told otherwise.
+    """Forwards names of DeepGEMM that are missing here to a real DeepGEMM, in this process, until the next call.
 
-    `set_num_sms` and the other settings reach it too, those that were set before included. In processes that a program
-    spawns, the environment variable TILEWRIGHT_DEEP_GEMM_FALLBACK with the module's name does the same.
+    The settings (`set_num_sms` and the others) are forwarded too, also those set earlier. For spawned processes, set the
+    environment variable TILEWRIGHT_DEEP_GEMM_FALLBACK to the name of the module.
 
     Args:
-        module: the module or its name, e.g. "vllm.third_party.deep_gemm"; None forwards nothing any more.
+        module: the module or its name, e.g. "vllm.third_party.deep_gemm". None ends the forwarding.
 
     Raises:
-        ImportError: there is no module of that name.
-        ValueError: it is no module, or it is this package.
+        ImportError: no module has that name.
+        ValueError: the argument is not a module, or it is this package.
     """
     global _module, _named
     _module, _named = _checked(module), ""
@@ -44,30 +44,30 @@ def _checked(module: ModuleType | str | None) -> ModuleType | None:
     if found is not None and not isinstance(found, ModuleType):
         refuse("module", type(found).__name__, "a module, its name, or None")
     if found is sys.modules[__package__]:
-        refuse("module", f"{__package__} itself", "a real DeepGEMM", 'e.g. "vllm.third_party.deep_gemm"')
+        refuse("module", f"{__package__} itself", "a real DeepGEMM", 'For example "vllm.third_party.deep_gemm".')
     return found
 
 
 def module() -> ModuleType | None:
-    """That of the last `fall_back_to`, or else of the environment."""
+    """The module of the last `fall_back_to`; without a call, the module that the environment variable names."""
     global _named
     if _named:
         name, _named = _named, ""
         try:
             fall_back_to(name)
         except Exception as error:  # DeepGEMM asserts when it is imported without a compiler, for example
-            warnings.warn(f"{VARIABLE}: {name} given, a module expected that can be imported: {error}", stacklevel=2)
+            warnings.warn(f"{VARIABLE}: got {name}; expected a module that can be imported. {error}", stacklevel=2)
     return _module
 
 
 def part(name: str) -> Any:
-    """The submodule of this name, or the module itself for ""; None where there is none."""
+    """The submodule of this name, or the module itself for ""; None if it does not exist."""
     found = module()
     return getattr(found, name, None) if name else found
 
 
 def tell(setter: str, value: Any) -> None:
-    """Calls the function of this name there too, now and whenever another module is chosen."""
+    """Calls the setter of this name in the real DeepGEMM, now and each time another module is chosen."""
     _set(setter, value)
     _settings[setter] = value
 

@@ -1,4 +1,4 @@
-"""FP8 and FP4 products on tensors that are there: what the torch operators of `_operators.py` do."""
+"""FP8 and FP4 products on real tensors: the implementations of the torch operators in `_operators.py`."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ Ints = Sequence[int] | None
 
 
 def check_layout(name: str, layout: Tensor, length: int, what: str) -> None:
-    """Group sizes: int32, of which the library reads as many as it has groups or rows."""
+    """Checks group sizes: int32, as many as the library reads, one per group or per row."""
     if layout.dtype != torch.int32 or list(layout.shape) != [length] or not layout.is_contiguous():
-        refuse(name, f"{shape_text(layout)} of {layout.dtype}", f"contiguous torch.int32 [{length}], {what}")
+        refuse(name, f"{layout.dtype} {shape_text(layout)}", f"contiguous torch.int32 [{length}], {what}")
 
 
 def dense(
@@ -42,14 +42,14 @@ def skip_head_mid(
     a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, d: Tensor, head_splits: Sequence[int], recipe: Ints
 ) -> None:
     if len(head_splits) != 3 or min(head_splits) < 0:
-        refuse("head_splits", tuple(head_splits), "(left, mid, right), none below 0")
+        refuse("head_splits", tuple(head_splits), "(left, mid, right), each at least 0")
     left, mid, right = head_splits
     m, n = a.shape[0], b.shape[0]
     if left + right == 0 or n % (left + right) != 0:
-        refuse("b[0]", shape_text(b), f"a multiple of left + right = {left + right} rows", "n = heads * (left + right)")
+        refuse("b[0]", shape_text(b), f"a multiple of left + right = {left + right} rows", "n is heads * (left + right).")
     heads = n // (left + right)
     if list(d.shape) != [m, n + heads * mid]:
-        refuse("d", shape_text(d), f"[{m}, {n + heads * mid}]: {heads} heads of {left} + {mid} + {right} columns")
+        refuse("d", shape_text(d), f"[{m}, {n + heads * mid}], {heads} heads of {left} + {mid} + {right} columns")
     product = torch.empty((m, n), dtype=d.dtype, device=d.device)
     dense(a, sfa, b, sfb, product, None, recipe, None, None)
     by_head, heads_of_d = product.unflatten(1, (heads, left + right)), d.unflatten(1, (heads, left + mid + right))
@@ -83,11 +83,11 @@ def check_contiguous_groups(a: Tensor, b: Tensor, d: Tensor, layout: Tensor, psu
     if d.dtype != torch.bfloat16:
         refuse("d", d.dtype, "torch.bfloat16")
     if psum:
-        check_layout("grouped_layout", layout, b.shape[0], "the row at which each group ends")
+        check_layout("grouped_layout", layout, b.shape[0], "the end row of each group")
     else:
         check_layout("grouped_layout", layout, a.shape[0], "the group of each row")
         if expected_m:
-            refuse("expected_m_for_psum_layout", expected_m, "None", "it goes with use_psum_layout=True only")
+            refuse("expected_m_for_psum_layout", expected_m, "None without use_psum_layout=True")
 
 
 def check_masked_groups(a: Tensor, b: Tensor, d: Tensor, masked_m: Tensor, expected_m: int) -> None:
@@ -97,7 +97,7 @@ def check_masked_groups(a: Tensor, b: Tensor, d: Tensor, masked_m: Tensor, expec
     if d.dtype != torch.bfloat16:
         refuse("d", d.dtype, "torch.bfloat16")
     if expected_m <= 0:
-        refuse("expected_m", expected_m, "a positive number", "it is a hint: the rows that a group usually has")
+        refuse("expected_m", expected_m, "a positive number", "Pass the usual number of rows of a group; it is a hint.")
     check_layout("masked_m", masked_m, a.shape[0], "the valid rows of each group")
 
 
@@ -113,21 +113,21 @@ def m_grouped_masked(
 
 def check_ks(ks: Sequence[int], groups: int, grouped_layout: Tensor | None) -> None:
     if len(ks) != groups:
-        refuse("ks_cpu", f"{len(ks)} numbers", f"{groups}, as d has groups,")
+        refuse("ks_cpu", f"{len(ks)} value" + "s" * (len(ks) != 1), f"{groups}, one per group of d")
     for k in ks:
         if k < 0:
-            refuse("ks_cpu", k, "numbers from 0 on")
+            refuse("ks_cpu", k, "values of at least 0")
     if grouped_layout is not None:
-        check_layout("grouped_layout", grouped_layout, groups, "ks_cpu on the device")
+        check_layout("grouped_layout", grouped_layout, groups, "the values of ks_cpu on the device")
 
 
 def _rows_are_aligned(ks: Sequence[int]) -> bool:
-    """Whether the rows of each group begin at multiples of 16 bytes, as the product of one group asks."""
+    """Whether the rows of each group begin at multiples of 16 bytes, as the product of one group requires."""
     return all(k % 16 == 0 for k in ks)
 
 
 def _sizes_on(device: torch.device, ks: Sequence[int]) -> Tensor:
-    """ks as grouped_layout. Written by kernels: a copy from the host would be waited for, and not be captured."""
+    """ks as grouped_layout. Kernels write it: a copy from the host would block, and CUDA graphs could not capture it."""
     sizes = torch.empty(len(ks), dtype=torch.int32, device=device)
     for size, k in zip(sizes, ks, strict=True):
         size.fill_(k)
@@ -136,11 +136,11 @@ def _sizes_on(device: torch.device, ks: Sequence[int]) -> Tensor:
 
 def check_c(c: Tensor | None, d: Tensor) -> None:
     if c is not None and (c.shape != d.shape or c.dtype != d.dtype):
-        refuse("c", f"{shape_text(c)} of {c.dtype}", f"{shape_text(d)} of {d.dtype}, like d")
+        refuse("c", f"{c.dtype} {shape_text(c)}", f"{d.dtype} {shape_text(d)}, like d")
 
 
 def _widths(sf: Tensor, ks: Sequence[int], gran_k: int) -> list[int]:
-    """Columns of factors of each group. Four packed UE8M0 share one; groups start in a new one."""
+    """The columns of factors of each group. Four packed UE8M0 share a column, and each group begins a new column."""
     share = gran_k * (4 if sf.dtype == torch.int32 else 1)
     return [-(-k // share) for k in ks]
 
@@ -149,20 +149,25 @@ def _check_factors(name: str, sf: Tensor, rows: int, ks: Sequence[int], gran_k: 
     expected = [rows, sum(_widths(sf, ks, gran_k))]
     expected = expected if flat else expected[::-1]
     if list(sf.shape) != expected:
-        packed = "four packed factors" if sf.dtype == torch.int32 else "a factor"
-        refuse(f"{name}[1]", shape_text(sf), f"{expected}, {packed} for each row and {gran_k} of each group's k")
+        share = 4 * gran_k if sf.dtype == torch.int32 else gran_k
+        what = "four packed factors" if sf.dtype == torch.int32 else "a factor"
+        refuse(f"{name}[1]", shape_text(sf), f"{expected}, {what} per row and {share} elements of each group's k")
 
 
 def k_grouped(
     a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, d: Tensor, c: Tensor | None,
     ks: Ints, layout: Tensor | None, flat: bool, recipe: Sequence[int],
 ) -> None:  # fmt: skip
-    """A product for each group, on the caller's stream. a, b: flat [mn * k] group after group, or [sum k, mn].
+    """One product per group, on the caller's stream.
 
-    ks: on the host; None: those of layout. On a GPU all groups are one product if their sizes are there too, in layout.
+    Args:
+        a: values [sum k, m], or flat [m * k] of one group after another. The same holds for b, with n.
+        ks: the k of each group on the host, or None. Then the values of layout are used.
+        layout: the k of each group on the device, or None. On a GPU all groups are then one product.
+        flat: whether a and b are flat.
     """
     if d.dim() != 3 or d.dtype != torch.float32:
-        refuse("d", f"{shape_text(d)} of {d.dtype}", "[groups, m, n] of torch.float32")
+        refuse("d", f"{d.dtype} {shape_text(d)}", "torch.float32 [groups, m, n]")
     if len(recipe) != 3 or recipe[2] <= 0:
         refuse("recipe", tuple(recipe), "(gran_m, gran_n, gran_k)")
     groups, m, n = d.shape
@@ -195,7 +200,7 @@ def _check_groups(
     for name, values, sf, rows in (("a", a, sfa, m), ("b", b, sfb, n)):
         expected = [rows * sum(ks)] if flat else [sum(ks), rows]
         if (list(values.shape) if not flat else [values.numel()]) != expected or not values.is_contiguous():
-            refuse(f"{name}[0]", shape_text(values), f"contiguous {expected} for sum(ks_cpu) = {sum(ks)}")
+            refuse(f"{name}[0]", shape_text(values), f"contiguous {expected}, because sum(ks_cpu) is {sum(ks)}")
         _check_factors(name, sf, rows, ks, recipe[2], flat)
 
 
@@ -203,7 +208,10 @@ def _launch_all_groups(
     a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, d: Tensor, c: Tensor | None,
     ks: Ints, layout: Tensor, flat: bool, recipe: Sequence[int],
 ) -> None:  # fmt: skip
-    """On a GPU, with the sizes there. Without ks nobody knows them here: values and factors have the k of all groups."""
+    """One product of all groups on a GPU, with the sizes in GPU memory.
+
+    Without ks the host does not know the sizes, and takes the sum of k from the shapes of values and factors.
+    """
     groups, m, n = d.shape
     check_layout("grouped_layout", layout, groups, "the k of each group")
     check_c(c, d)
@@ -237,19 +245,20 @@ def _check_unsized(a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, m: int, n: in
     for name, values, sf, rows in (("a", a, sfa, m), ("b", b, sfb, n)):
         shaped = values.numel() % max(rows, 1) == 0 if flat else values.dim() == 2 and values.shape[1] == rows
         if not shaped or not values.is_contiguous():
-            expected = f"contiguous, {rows} rows for each group" if flat else f"contiguous [sum k, {rows}]"
+            expected = f"a contiguous tensor with {rows} rows per group" if flat else f"contiguous [sum k, {rows}]"
             refuse(f"{name}[0]", shape_text(values), expected)
         if sf.dtype != torch.float32:
-            refuse(f"{name}[1]", sf.dtype, "torch.float32 where ks_cpu is None", "pass ks_cpu")
+            refuse(f"{name}[1]", sf.dtype, "torch.float32, because ks_cpu is None", "Pass ks_cpu.")
 
 
 def known_ks(ks: Ints, layout: Tensor | None, groups: int) -> list[int]:
     if ks is not None:
         return list(ks)
     if layout is None:
-        refuse("ks_cpu", None, "the k of each group", "pass ks_cpu, grouped_layout or both")
+        refuse("ks_cpu", None, "the k of each group", "Pass ks_cpu, grouped_layout or both.")
     if layout.is_cuda:
-        refuse("ks_cpu", None, "the k of each group", "pass ks_cpu; bf16 groups take them from a GPU with a newer torch")
+        advice = "Pass ks_cpu. bf16 products of a newer torch read the sizes on the GPU."
+        refuse("ks_cpu", None, "the k of each group", advice)
     check_layout("grouped_layout", layout, groups, "the k of each group")
     return layout.tolist()
 
@@ -258,7 +267,7 @@ def _launch_each_group(
     a: Tensor, sfa: Tensor, b: Tensor, sfb: Tensor, d: Tensor, c: Tensor | None,
     ks: Sequence[int], flat: bool, recipe: Sequence[int],
 ) -> None:  # fmt: skip
-    """On a GPU. All groups are checked before the first one runs."""
+    """One product per group on a GPU. All groups are checked before the first one runs."""
     groups, m, n = d.shape
     starts = list(pairwise(accumulate(ks, initial=0)))
     values = [[_group_values(x, rows, group, flat) for group in starts] for x, rows in ((a, m), (b, n))]
@@ -266,7 +275,7 @@ def _launch_each_group(
     pairs = _group_operands(values, sfa, sfb, ks, recipe)
     copies = [scales_to_copy(pair, *output) for pair, output in zip(pairs, outputs, strict=True)]
     copy_a, copy_b = (any(copy[i] for copy in copies) for i in (0, 1))
-    if copy_a or copy_b:  # once, and not for each group
+    if copy_a or copy_b:  # once for all groups
         pairs = _group_operands(values, mn_major_if(copy_a, sfa), mn_major_if(copy_b, sfb), ks, recipe)
     for pair, output in zip(pairs, outputs, strict=True):
         check_dense(*pair, *output)
@@ -277,7 +286,7 @@ def _launch_each_group(
 def _group_operands(
     values: list[list[Tensor]], sfa: Tensor, sfb: Tensor, ks: Sequence[int], recipe: Sequence[int]
 ) -> list[Pair]:
-    """a and b of each group."""
+    """The operands a and b of each group."""
     factors = [_group_factors(sf, ks, recipe[2]) for sf in (sfa, sfb)]
     return [
         operands_in_place(a, factors_a, b, factors_b, (recipe, None, None))

@@ -1,5 +1,8 @@
-"""Names of DeepGEMM that this package does not have: they are missing, because engines ask by hasattr and getattr which
-kernels a library has and go on without those that it lacks. Whoever uses one reads why, and what to use."""
+"""Names of DeepGEMM that this package does not have.
+
+The names are missing, because engines ask by hasattr and getattr which kernels a library has, and do without the others.
+The error of a missing name gives the reason and an alternative.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,21 @@ from typing import Any
 
 from tilewright.deep_gemm import _fallback
 
-_ATTENTION = "Tilewright has no attention scores"
-_MEGA = "Tilewright has no kernels of whole mixtures of experts; use the grouped products"
-_HYPER = "Tilewright has no hyper-connections"
-_SYMMETRIC = "Tilewright has no symmetric products; use torch.bmm"
-_COMPILING = "it is of SGLang's DeepGEMM; nothing is compiled for a shape here: set SGLANG_JIT_DEEPGEMM_PRECOMPILE=0"
+_ATTENTION = "Tilewright has no attention kernels."
+_MEGA = "Tilewright has no fused mixture-of-experts kernels. Use the grouped products."
+_HYPER = "Tilewright has no kernels for hyper-connections."
+_SYMMETRIC = "Tilewright has no symmetric products. Use torch.bmm."
+_COMPILING = (
+    "SGLang's DeepGEMM has it to compile kernels per shape, which Tilewright does not do. "
+    "Set SGLANG_JIT_DEEPGEMM_PRECOMPILE=0."
+)
 _CUBLAS = (
-    "on a GPU it goes to cuBLAS here, and engines take it for a kernel whose results do not depend on the batch; "
-    "tilewright.deep_gemm.allow_cublas() adds it"
+    "Here it would go to cuBLAS on a GPU, but engines conclude from this name that results do not depend on the batch. "
+    "tilewright.deep_gemm.allow_cublas() adds it."
 )
 
 CUBLAS_NAMES = ("bf16_gemm_nn", "k_grouped_bf16_gemm_tn_contiguous", "m_grouped_bf16_gemm_nt_contiguous")
-"""Those by which Megatron-LM decides that it has batch-invariant kernels."""
+"""The names from which Megatron-LM concludes that a library has batch-invariant kernels."""
 
 REASONS = {
     **dict.fromkeys(CUBLAS_NAMES, _CUBLAS),
@@ -49,29 +55,29 @@ REASONS = {
     "transform_weights_for_mega_moe": _MEGA,
     "transform_weights_for_mega_moe_sm90": _MEGA,
     "transform_weights_for_mega_moe_sm90_fp4": _MEGA,
-    "k_grouped_fp4_gemm_nt_contiguous": "FP4 in groups of k is for other GPUs than Hopper; use k_grouped_fp8_gemm_*",
-    "cublaslt_nvfp4_gemm_nt": "cuBLASLt has no NVFP4 on Hopper; use tilewright.gemm with recipe nvfp4",
+    "k_grouped_fp4_gemm_nt_contiguous": "DeepGEMM has k-grouped FP4 only on other GPUs than Hopper. Use k_grouped_fp8_gemm_*.",
+    "cublaslt_nvfp4_gemm_nt": "cuBLASLt has no NVFP4 on Hopper. Use tilewright.gemm with recipe nvfp4.",
     "batched_syrk": _SYMMETRIC,
     "batched_symm": _SYMMETRIC,
     "get_compile_mode": _COMPILING,
     "set_compile_mode": _COMPILING,
-    "_C": "Tilewright's functions are in Python; its own extension is tilewright._core",
+    "_C": "Tilewright's functions are in Python. Its own extension module is tilewright._core.",
 }
-"""Why a name of DeepGEMM up to 2.8.0 is not here, and what to use."""
+"""The reason and an alternative for each missing name of DeepGEMM up to 2.8.0."""
 
-# Why nothing at all is in a part of the package.
-_REASONS_OF_PARTS = {"mega": _MEGA, "legacy": "Tilewright has no kernels for A100"}
-_FORWARDING = "tilewright.deep_gemm.fall_back_to(module) takes it from a real DeepGEMM"
+# The reasons for submodules that are empty.
+_REASONS_OF_PARTS = {"mega": _MEGA, "legacy": "Tilewright has no kernels for A100."}
+_FORWARDING = "tilewright.deep_gemm.fall_back_to(module) takes it from a real DeepGEMM."
 
 
 def _text(module: str, part: str, name: str) -> str:
     reason = REASONS.get(name) or _REASONS_OF_PARTS.get(part)
     text = f"module {module!r} has no attribute {name!r}"
-    return f"{text}: {reason}; {_FORWARDING}" if reason else text
+    return f"{text}. {reason} {_FORWARDING}" if reason else text
 
 
 def getter(module: str) -> Callable[[str], Any]:
-    """The `__getattr__` of this package or of one of its parts."""
+    """The `__getattr__` of this package or of a submodule."""
     part = module.removeprefix(__package__).removeprefix(".")
 
     def __getattr__(name: str) -> Any:
@@ -81,7 +87,7 @@ def getter(module: str) -> Callable[[str], Any]:
         if there is not None and hasattr(there, name):
             return getattr(there, name)
         text = _text(module, part, name)
-        # `from module import name` would say no more than "cannot import name", and asks with this function first.
+        # `from module import name` calls this function first. An ImportError from here replaces its own, which has no reason.
         if part in _REASONS_OF_PARTS or name in REASONS:
             if sys._getframe(1).f_code.co_name == "_handle_fromlist":
                 raise ImportError(text, name=module)
@@ -91,7 +97,7 @@ def getter(module: str) -> Callable[[str], Any]:
 
 
 def lister(module: str) -> Callable[[], list[str]]:
-    """The `__dir__` that goes with it."""
+    """The `__dir__` that belongs to `getter`."""
     part = module.removeprefix(__package__).removeprefix(".")
 
     def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""(tensor, scale factors) and DeepGEMM's recipes, as operands of the library; errors in the words of its callers."""
+"""Operands of the library from (values, scale factors) and DeepGEMM's recipes. Errors use the names of DeepGEMM's arguments."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tilewright.deep_gemm.utils._fp4 import FP4_DTYPES, FP4_WORDS
 from tilewright.deep_gemm.utils.layout import get_mn_major_tma_aligned_tensor
 
 Granularity = tuple[int, int]
-"""Rows and k that share one scale factor."""
+"""The rows and the k-elements that share one scale factor."""
 
 Recipes = tuple[Sequence[int] | None, Sequence[int] | None, Sequence[int] | None]
-"""recipe, recipe_a and recipe_b, as DeepGEMM's functions take them."""
+"""recipe, recipe_a and recipe_b of DeepGEMM's functions."""
 
 _RECIPES = {(1, 128): "1x128", (128, 128): "128x128", (1, 32): "1x32"}
 _FORMATS = {torch.float8_e4m3fn: "e4m3", torch.float8_e5m2: "e5m2"} | dict.fromkeys(FP4_DTYPES, "e2m1")
-# What the library takes as it is.
+# Operands that the library accepts without conversion.
 _AS_GIVEN = {
     (values, torch.float32, granularity): f"{_FORMATS[values]}.{_RECIPES[granularity]}"
     for values in (torch.float8_e4m3fn, torch.float8_e5m2)
@@ -39,46 +39,47 @@ def _numbers(name: str, given: Sequence[int] | None, length: int) -> tuple[int, 
         return None
     if len(given) != length:
         what = "(gran_m, gran_n, gran_k)" if length == 3 else "(gran_mn, gran_k)"
-        refuse(name, tuple(given), what, "pass `recipe` for both operands, or `recipe_a` and `recipe_b`")
+        refuse(name, tuple(given), what, "Pass recipe for both operands, or recipe_a and recipe_b.")
     return tuple(whole_numbers(name, given))
 
 
 def _granularities(sfb: torch.Tensor, recipes: Recipes) -> tuple[Granularity, Granularity]:
-    """Those of a and b. Without a recipe: (1, 128, 128), and (1, 1, 128) where b has packed UE8M0 factors."""
+    """The granularities of a and b. Default recipe: (1, 128, 128), or (1, 1, 128) if b has packed UE8M0 factors."""
     if recipes == (None, None, None):
         return (1, 128), (1 if sfb.dtype == torch.int32 else 128, 128)
     both = _numbers("recipe", recipes[0], 3)
     of_a, of_b = _numbers("recipe_a", recipes[1], 2), _numbers("recipe_b", recipes[2], 2)
     if (of_a is None) != (of_b is None):
-        refuse("recipe_a" if of_a is None else "recipe_b", None, "both of recipe_a, recipe_b or none of them")
+        refuse("recipe_a" if of_a is None else "recipe_b", None, "recipe_a and recipe_b, or neither")
     if of_a is not None and of_b is not None:
         if both is not None:
-            refuse("recipe", both, "None with recipe_a and recipe_b", "leave recipe out, or the other two")
+            refuse("recipe", both, "None with recipe_a and recipe_b", "Omit recipe, or the other two.")
         return (of_a[0], of_a[1]), (of_b[0], of_b[1])
     assert both is not None
     return (both[0], both[2]), (both[1], both[2])
 
 
 def _unpacked(name: str, sf: torch.Tensor, granularity: Granularity, blocks: int) -> torch.Tensor:
-    """UE8M0 codes, one to a byte, from int32 with four of them, the first in the lowest byte."""
+    """UE8M0 factors, one per byte, from int32 with four each, the first in the lowest byte."""
     if granularity[0] != 1:
-        refuse(f"{name}[1]", "packed UE8M0 (int32)", f"float32 for blocks of {granularity[0]} rows")
+        refuse(f"{name}[1]", "packed UE8M0 (int32)", f"float32, because a factor covers {granularity[0]} rows")
     columns = -(-blocks // 4)
     if sf.dim() == 0 or sf.shape[-1] != columns:
-        expected = f"{columns} columns of packed UE8M0 (int32) for {blocks} scale factors of a row"
-        refuse(f"{name}[1]", shape_text(sf), expected, "float32 factors keep their dtype, one to a column")
+        expected = f"{columns} columns of packed UE8M0 (int32) for {blocks} scale factors per row"
+        refuse(f"{name}[1]", shape_text(sf), expected, "Pass float32 factors as float32, not viewed as int32.")
     return as_bytes(sf)[..., :blocks]
 
 
 def _as_ue8m0(name: str, sf: torch.Tensor) -> torch.Tensor:
-    """The exponents of powers of two. Other numbers are refused on the CPU, and become NaN on a GPU."""
+    """Powers of two as UE8M0. Other numbers are refused on the CPU and become NaN on a GPU."""
     if not sf.is_cuda and bool(no_powers_of_two(sf).any()):
-        refuse(f"{name}[1]", "float32", "powers of two where 32 elements share a factor", "cast with use_ue8m0=True")
+        expected = "powers of two, because 32 elements share a factor"
+        refuse(f"{name}[1]", "float32 factors that are not powers of two", expected, "Cast with use_ue8m0=True.")
     return exponents(sf)
 
 
 def _scales(name: str, sf: torch.Tensor, granularity: Granularity, k: int, packed_values: bool) -> torch.Tensor:
-    """Scale factors as the library takes them."""
+    """Scale factors in a form that the library accepts."""
     blocks = -(-k // granularity[1])
     if sf.dtype == torch.int32:
         sf = _unpacked(name, sf, granularity, blocks)
@@ -97,10 +98,12 @@ def operands(
     a: torch.Tensor, sfa: torch.Tensor, b: torch.Tensor, sfb: torch.Tensor, recipes: Recipes,
     d: torch.Tensor, c: torch.Tensor | None = None, groups: Groups | None = None,
 ) -> Pair:  # fmt: skip
-    """Values [.., rows, k] with their factors, for a product that goes to d.
+    """The operands of a product into d, from values [.., rows, k] and their factors.
 
-    groups: as `tilewright._multiply` gives them to C++. Factors that the kernels could not load by TMA are copied where
-    that halves the time.
+    Factors that the kernels cannot load by TMA are copied if the planner says that a copy is faster (`scales_to_copy`).
+
+    Args:
+        groups: the grouping, as `tilewright._multiply` passes it to C++; None for a dense product.
     """
     of_a, of_b = _granularities(sfb, recipes)
     pair = _operand("a", a, sfa, of_a), _operand("b", b, sfb, of_b)
@@ -112,28 +115,28 @@ def operands(
 
 
 def operands_in_place(a: torch.Tensor, sfa: torch.Tensor, b: torch.Tensor, sfb: torch.Tensor, recipes: Recipes) -> Pair:
-    """With the factors as they are."""
+    """The operands, without copies of factors."""
     of_a, of_b = _granularities(sfb, recipes)
     return _operand("a", a, sfa, of_a), _operand("b", b, sfb, of_b)
 
 
 def granularity_next_to_packed(recipe: Sequence[int] | None, of_a: Sequence[int] | None) -> Granularity:
-    """That of a, where b is packed: recipe_a, or what recipe says of a, or (1, 128)."""
-    both, alone = _numbers("recipe", recipe, 3), _numbers("recipe_a", of_a, 2)
-    if alone is not None:
-        return (alone[0], alone[1])
+    """The granularity of a if b is packed: recipe_a, or that of a in recipe, or (1, 128)."""
+    both, own = _numbers("recipe", recipe, 3), _numbers("recipe_a", of_a, 2)
+    if own is not None:
+        return (own[0], own[1])
     return (1, 128) if both is None else (both[0], both[2])
 
 
 def operand_of_pair(name: str, values: torch.Tensor, sf: torch.Tensor, granularity: Granularity) -> _core.Operand:
-    """Values with their factors."""
+    """The operand of values and their factors."""
     return _operand(name, values, sf, granularity)
 
 
 def scales_to_copy(
     pair: Pair, d: torch.Tensor, c: torch.Tensor | None, groups: Groups | None = None, layout: str = "nt"
 ) -> tuple[bool, bool]:
-    """Whose factors to copy, a's and b's: the planner decides (`scales_to_copy` in include/tilewright/plan.h)."""
+    """Whether to copy the factors of a, and of b. The planner decides (`scales_to_copy` in include/tilewright/plan.h)."""
     return _core.scales_to_copy(*pair, groups=groups or {}, options={"out": d, "c": c, "layout": layout})
 
 
@@ -155,9 +158,13 @@ def k_grouped_operand(
     name: str, values: torch.Tensor, sf: torch.Tensor, granularity: Granularity, ks: Sequence[int],
     k_first: bool = False,
 ) -> _core.Operand:  # fmt: skip
-    """All groups' values [rows, sum k] with their factors. Packed factors are unpacked: groups start in a new int32.
+    """The operand of a k-grouped product, from values [rows, sum k] and factors.
 
-    k_first: the values are [sum k, rows], as layout tn has them.
+    Packed factors are unpacked, because each group begins a new int32.
+
+    Args:
+        ks: the k of each group.
+        k_first: whether the values are [sum k, rows], as in layout tn.
     """
     if (values.dtype, sf.dtype, granularity) in _AS_GIVEN or not ks:
         return _operand(name, values, sf, granularity)
@@ -176,13 +183,13 @@ def k_grouped_operand(
 def _converted(
     name: str, values: torch.Tensor, sf: torch.Tensor, granularity: Granularity
 ) -> tuple[torch.Tensor, torch.Tensor, str]:
-    """Values and factors as the library takes them, with their recipe."""
+    """Values and factors in a form that the library accepts, and their recipe."""
     if values.dtype not in _FORMATS:
-        refuse(f"{name}[0]", values.dtype, f"torch.float8_e4m3fn, or two FP4 to a byte as {FP4_WORDS}")
+        refuse(f"{name}[0]", values.dtype, f"torch.float8_e4m3fn, torch.float8_e5m2, or two FP4 per byte as {FP4_WORDS}")
     if granularity not in _RECIPES:
         refuse(f"the recipe of {name}", granularity, "(1, 128), (128, 128) or (1, 32)")
     if sf.dtype not in (torch.float32, torch.int32):
-        refuse(f"{name}[1]", sf.dtype, "torch.float32, or torch.int32 with four UE8M0 each")
+        refuse(f"{name}[1]", sf.dtype, "torch.float32, or torch.int32 with four packed UE8M0")
     form = _FORMATS[values.dtype]
     packed = form == "e2m1"
     k = values.shape[-1]
@@ -196,7 +203,7 @@ def _converted(
     return values, scales, recipe
 
 
-# The library's words: where a message about one operand alone begins, and anywhere else.
+# The library's names and ours: the first word of a message about one operand, and names anywhere in a message.
 _OPERAND_WORDS = {"values": "{}[0]", "scales": "{}[1]", "recipe": "the recipe of {}"}
 _WORDS = (
     (re.compile(r"\b([ab])\.values\b"), r"\1[0]"),
@@ -206,7 +213,7 @@ _WORDS = (
 
 
 def _in_our_words(findings: Sequence[Finding], operand: str, has_factors: bool) -> InvalidCall:
-    """The findings about a[0], a[1], b[0], b[1] (without factors: a, b) and d."""
+    """The findings with the names of DeepGEMM's arguments: a[0], a[1], b[0], b[1] (a and b without factors) and d."""
     lines = []
     for finding in findings:
         line = finding.message()
@@ -219,7 +226,7 @@ def _in_our_words(findings: Sequence[Finding], operand: str, has_factors: bool) 
 
 
 def call(function: Callable[..., Any], a: Any, b: Any, **options: Any) -> None:
-    """One multiplication of the library, with the settings of the process."""
+    """Calls a product of the library with the settings of the process."""
     try:
         function(a, b, **call_options, **options)
     except InvalidCall as error:
@@ -227,7 +234,7 @@ def call(function: Callable[..., Any], a: Any, b: Any, **options: Any) -> None:
 
 
 def check_dense(a: Any, b: Any, out: torch.Tensor, c: torch.Tensor | None) -> None:
-    """Raises what `call(gemm, a, b, out=out, c=c)` would, and runs nothing."""
+    """Raises the error that `call(gemm, a, b, out=out, c=c)` would raise, and runs nothing."""
     findings = validate(a, b, out=out, c=c, **call_options)
     if findings:
         raise _in_our_words(findings, "", isinstance(a, _core.Operand))

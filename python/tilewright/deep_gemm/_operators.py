@@ -1,8 +1,7 @@
-"""torch operators of all products, torch.ops.tilewright.*: torch.compile and CUDA graphs keep them as they are.
+"""torch operators of all products, torch.ops.tilewright.*, which torch.compile and CUDA graphs keep as they are.
 
-They write into d and return nothing, so their fake implementations have nothing to do. Where nothing observes operators
-(no compiler, tracer, mode or subclass of tensors), calls go past torch's dispatcher, which takes longer than all the
-rest of a call.
+They write into d and return nothing, so that their fake implementations do nothing. If no compiler, tracer, dispatch mode or
+tensor subclass observes operators, calls bypass torch's dispatcher, which takes longer than the rest of a call.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _FP8 = "Tensor a, Tensor sfa, Tensor b, Tensor sfb, Tensor(d!) d"
 _BF16 = "Tensor a, Tensor b, Tensor(d!) d"
 _RECIPES = "int[]? recipe, int[]? recipe_a, int[]? recipe_b"
 
-# A compiler may not change the strides of inputs: kernels on a GPU read along k.
+# A compiler must not change the strides of inputs, because GPU kernels read K-major operands.
 _TAGS = tuple(
     getattr(torch.Tag, name) for name in ("needs_exact_strides", "needs_fixed_stride_order") if hasattr(torch.Tag, name)
 )[:1]
@@ -46,14 +45,14 @@ def _is_watched(given: tuple[Any, ...]) -> bool:
 def _wants_gradient(given: tuple[Any, ...]) -> bool:
     if torch.is_grad_enabled():
         for x in given:
-            # isinstance would ask torch's metaclass, in Python
+            # Not isinstance, which would call torch's metaclass in Python.
             if type(x) not in _NO_TENSORS and getattr(x, "requires_grad", False):
                 return True
     return False
 
 
 def _define(name: str, arguments: str, function: Callable[..., None]) -> Callable[..., None]:
-    """The operator as a function. What it computes has no gradient, and none is recorded."""
+    """Registers an operator and returns it as a function. It records no gradient."""
 
     def without_gradient(*given: Any) -> None:
         if _wants_gradient(given):
@@ -82,7 +81,7 @@ def _define(name: str, arguments: str, function: Callable[..., None]) -> Callabl
 
 
 def _tensor_arguments(arguments: str) -> dict[int, tuple[str, bool]]:
-    """Position -> the caller's name for it, and whether it may be None."""
+    """Tensor arguments by position: the name of the argument for the caller, and whether it may be None."""
     words = [argument.rsplit(" ", 1) for argument in arguments.split(", ")]
     has_factors = any(name == "sfa" for _, name in words)
     ours = {"sfa": "a[1]", "sfb": "b[1]", "layout": "grouped_layout"} | (

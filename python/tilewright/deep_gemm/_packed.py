@@ -1,4 +1,4 @@
-"""Packed weights as b: what `fp8_fp4_gemm_nt` and the m-grouped nt products do with them, outside torch's operators."""
+"""`fp8_fp4_gemm_nt` and the m-grouped nt products with packed weights as b, outside of torch's operators."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def is_packed(b: Any) -> bool:
 
 
 def _activations(a: Any, recipe: Ints, of_a: Ints) -> Any:
-    """recipe and recipe_a say what a's factors are; of b, which says it itself, they say nothing."""
+    """The operand a. recipe and recipe_a give its granularity; packed weights b have their own."""
     values, factors = pair("a", a)
     return operand_of_pair("a", values, factors, granularity_next_to_packed(recipe, of_a))
 
@@ -35,11 +35,11 @@ def m_grouped_contiguous(
     a: Any, b: PackedWeights, d: Tensor, layout: Tensor, psum: bool, expected_m: int, recipe: Ints, of_a: Ints
 ) -> None:
     if len(b.shape) != 3:
-        refuse("b", f"{b!r}", "packed weights [groups, n, k]")
+        refuse("b", f"packed weights {list(b.shape)}", "packed weights [groups, n, k]")
     alignment = get_mk_alignment_for_contiguous_layout()
     activations = _activations(a, recipe, of_a)
     if psum:
-        check_layout("grouped_layout", layout, b.shape[0], "the row at which each group ends")
+        check_layout("grouped_layout", layout, b.shape[0], "the end row of each group")
         call(grouped_gemm, activations, b, aligned_offsets=layout, alignment=alignment, expected_m=expected_m, out=d)
         return
     check_layout("grouped_layout", layout, d.shape[0], "the group of each row")
@@ -50,6 +50,8 @@ def m_grouped_masked(
     a: Any, b: PackedWeights, d: Tensor, masked_m: Tensor, expected_m: int, recipe: Ints, of_a: Ints
 ) -> None:
     if len(b.shape) != 3 or d.dim() != 3:
-        refuse("b" if len(b.shape) != 3 else "d", f"{b!r}" if len(b.shape) != 3 else shape_text(d), "[groups, ...]")
+        if len(b.shape) != 3:
+            refuse("b", f"packed weights {list(b.shape)}", "packed weights [groups, n, k]")
+        refuse("d", shape_text(d), "[groups, m, n]")
     check_layout("masked_m", masked_m, b.shape[0], "the valid rows of each group")
     call(grouped_gemm, _activations(a, recipe, of_a), b, counts=masked_m, expected_m=expected_m, out=d)

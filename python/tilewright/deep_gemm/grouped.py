@@ -1,9 +1,11 @@
-"""Grouped products: rows of a against the b of their group (m-grouped), and one product for each stretch of k.
+"""Grouped products: m-grouped (rows of a times the b of their group) and k-grouped (one product per range of k).
 
-FP8 operands are (values, scale factors) as in `dense`; the group is the first dimension of b. They write into d and
-return nothing. Group sizes may be on a GPU and are not read by the host. compiled_dims, disable_ue8m0_cast and
-ensure_zero_padding are checked and have no effect. All raise InvalidCall, a ValueError, before anything is written;
-k-grouped products check every group before the first one runs.
+FP8 operands are (values, scale factors), as in `dense`. The first dimension of b is the group. The functions write into d and
+return None. Group sizes may be on a GPU; the host does not read them. compiled_dims, disable_ue8m0_cast and
+ensure_zero_padding are checked and have no effect.
+
+A wrong call raises InvalidCall, a ValueError, and writes nothing. k-grouped products check all groups before the first one
+runs.
 """
 
 from __future__ import annotations
@@ -18,10 +20,10 @@ from tilewright.deep_gemm.dense import Recipe, Scaled
 
 
 def _layout(grouped_layout: Tensor | None, older: Tensor | None) -> Tensor:
-    """The argument was called m_indices up to DeepGEMM 2.1."""
+    """grouped_layout, or m_indices, its name up to DeepGEMM 2.1."""
     layout = grouped_layout if older is None else older
     if layout is None:
-        refuse("grouped_layout", "nothing", "the group of each row or (psum) the end of each group")
+        refuse("grouped_layout", "nothing", "the group of each row, or with use_psum_layout the end of each group")
     return layout
 
 
@@ -32,14 +34,22 @@ def m_grouped_fp8_fp4_gemm_nt_contiguous(
     use_psum_layout: bool = False, ensure_zero_padding: bool = True, expected_m_for_psum_layout: int | None = None,
     *, m_indices: Tensor | None = None,
 ) -> None:  # fmt: skip
-    """Rows of a [m, k] against b [groups, n, k], to d [m, n] of bf16.
+    """Multiplies the rows of a by the b of their group, for groups that follow each other in a.
 
-    grouped_layout: int32 [m], the group of each row. Groups begin at multiples of the alignment (128, or what
-    `set_mk_alignment_for_contiguous_layout` chose), and rows of -1 in an aligned block are computed with its first row;
-    blocks whose first row is -1 are skipped. A block with rows of two groups is an error: here on the CPU, at a later
-    call on a GPU. With use_psum_layout int32 [groups]: the row at which each group ends; the next starts at a multiple of
-    the alignment. b may be `tilewright.PackedWeights`; recipe_b is not read then. FP4 weights (two to a byte), or their factors,
-    are packed at each call on a GPU.
+    Groups begin at multiples of the alignment (128, or the value of `set_mk_alignment_for_contiguous_layout`).
+
+    Args:
+        a: FP8 [m, k] and factors.
+        b: FP8 [groups, n, k] and factors. Or `tilewright.PackedWeights`, with which recipe_b is ignored. Or FP4, two values
+            per byte. On a GPU each call packs unpacked FP4 weights, or their factors.
+        d: bf16 [m, n].
+        grouped_layout: int32 [m], the group of each row. Rows of -1 belong to the group of the first row of their aligned
+            block. A block whose first row is -1 is skipped. A block with rows of two groups is an error: of this call on the
+            CPU, of a later call on a GPU. With use_psum_layout int32 [groups], the end row of each group.
+        use_psum_layout: whether grouped_layout has the ends of groups. The next group starts at the next multiple of the
+            alignment.
+        expected_m_for_psum_layout: the usual number of rows per group, a hint. Allowed only with use_psum_layout.
+        m_indices: grouped_layout, by its name up to DeepGEMM 2.1.
     """
     check_unused(compiled_dims, disable_ue8m0_cast, use_psum_layout, ensure_zero_padding)
     if _packed.is_packed(b):
@@ -59,7 +69,7 @@ def m_grouped_fp8_fp4_gemm_nn_contiguous(
     use_psum_layout: bool = False, ensure_zero_padding: bool = True,
     *, m_indices: Tensor | None = None,
 ) -> None:  # fmt: skip
-    """The same with b [groups, k, n] and its factors transposed in the same way."""
+    """m_grouped_fp8_fp4_gemm_nt_contiguous with b [groups, k, n] and its factors transposed too."""
     check_unused(compiled_dims, disable_ue8m0_cast, use_psum_layout, ensure_zero_padding)
     values, factors = pair("b", b)
     _operators.m_grouped_fp8_gemm_contiguous(
@@ -73,9 +83,14 @@ def m_grouped_fp8_fp4_gemm_nt_masked(
     recipe: Recipe = None, recipe_a: Recipe = None, recipe_b: Recipe = None,
     compiled_dims: str = "nk", disable_ue8m0_cast: bool = False,
 ) -> None:  # fmt: skip
-    """The first masked_m[g] rows of a [groups, max_m, k] against b [groups, n, k], to d [groups, max_m, n] of bf16.
+    """Multiplies the first masked_m[g] rows of each group of a by the b of the group. Other rows of d are not written.
 
-    expected_m, rows that a group usually has, is a hint. b may be `tilewright.PackedWeights`; recipe_b is not read then.
+    Args:
+        a: FP8 [groups, max_m, k] and factors.
+        b: FP8 [groups, n, k] and factors. Or `tilewright.PackedWeights`, with which recipe_b is ignored.
+        d: bf16 [groups, max_m, n].
+        masked_m: int32 [groups], the valid rows of each group. On a GPU the host does not read them.
+        expected_m: the usual number of rows per group, at least 1. It is a hint.
     """
     check_unused(compiled_dims, disable_ue8m0_cast)
     if _packed.is_packed(b):
@@ -90,8 +105,8 @@ def m_grouped_bf16_gemm_nt_contiguous(
     use_psum_layout: bool = False, ensure_zero_padding: bool = True, expected_m_for_psum_layout: int | None = None,
     *, m_indices: Tensor | None = None,
 ) -> None:  # fmt: skip
-    """As m_grouped_fp8_fp4_gemm_nt_contiguous, of bf16; groups may come in any order."""
-    check_unused(compiled_dims, use_psum_layout, ensure_zero_padding)
+    """m_grouped_fp8_fp4_gemm_nt_contiguous for bf16. Groups may be in any order."""
+    check_unused(compiled_dims, False, use_psum_layout, ensure_zero_padding)
     _operators.m_grouped_bf16_gemm_contiguous(
         a, b, d, _layout(grouped_layout, m_indices), use_psum_layout, expected_m_for_psum_layout or 0
     )
@@ -102,23 +117,23 @@ def m_grouped_bf16_gemm_nn_contiguous(
     use_psum_layout: bool = False, ensure_zero_padding: bool = True,
     *, m_indices: Tensor | None = None,
 ) -> None:  # fmt: skip
-    """The same with b [groups, k, n]."""
-    check_unused(compiled_dims, use_psum_layout, ensure_zero_padding)
+    """m_grouped_bf16_gemm_nt_contiguous with b [groups, k, n]."""
+    check_unused(compiled_dims, False, use_psum_layout, ensure_zero_padding)
     _operators.m_grouped_bf16_gemm_contiguous(a, b.mT, d, _layout(grouped_layout, m_indices), use_psum_layout, 0)
 
 
 def m_grouped_bf16_gemm_nt_masked(
     a: Tensor, b: Tensor, d: Tensor, masked_m: Tensor, expected_m: int, compiled_dims: str = "nk"
 ) -> None:
-    """As m_grouped_fp8_fp4_gemm_nt_masked, of bf16."""
+    """m_grouped_fp8_fp4_gemm_nt_masked for bf16."""
     check_unused(compiled_dims)
     _operators.m_grouped_bf16_gemm_masked(a, b, d, masked_m, expected_m)
 
 
 def _ks(function: str, ks_cpu: Sequence[int] | None, older: Sequence[int] | None, psum: bool) -> list[int] | None:
-    """On the host, if they were given; the argument was called ks."""
+    """ks_cpu as integers, or ks, its older name; None if neither has values."""
     if psum:
-        raise NotImplementedError(f"{function}: use_psum_layout=True is for other GPUs than Hopper; pass ks_cpu")
+        raise NotImplementedError(f"{function}: use_psum_layout=True is not supported on Hopper. Pass ks_cpu.")
     given = ks_cpu if older is None else older
     return None if given is None or len(given) == 0 else whole_numbers("ks_cpu", given)
 
@@ -129,14 +144,25 @@ def k_grouped_fp8_gemm_nt_contiguous(
     use_psum_layout: bool = False,
     *, ks: Sequence[int] | None = None, ks_tensor: Tensor | None = None,
 ) -> None:  # fmt: skip
-    """d[g] = c[g] + a_g @ b_g.T in f32, with a_g [m, k of g] and b_g [n, k of g] one after another in flat a[0], b[0].
+    """d[g] = c[g] + a_g @ b_g.T in f32, for K-major groups in flat buffers.
 
-    Factors: float32 [m, sum of ceil(k / 128)], [n, ...], or int32 with four packed UE8M0, [m, sum of ceil(k / 512)] and
-    [n, ...]. Each k may be any number from 0 on; on a GPU multiples of 16 are faster. ks_cpu or grouped_layout may be left
-    out. On a GPU all groups are one product if grouped_layout is given, which then has the sizes (packed factors take ks_cpu
-    too); with ks_cpu alone each group is a product, unless a k is no multiple of 16.
+    On a GPU a call with grouped_layout is one product of all groups. A call with only ks_cpu is one product per group, or
+    one of all groups if a k is not a multiple of 16.
+
+    Args:
+        a: flat FP8 values, a_g [m, k of g] of one group after another. Factors are float32 [m, sum of ceil(k / 128)], or int32
+            [m, sum of ceil(k / 512)] with four packed UE8M0.
+        b: the same with n in place of m. Values and factors are on the device of d.
+        d: f32 [groups, m, n].
+        ks_cpu: the k of each group, at least 0. Multiples of 16 are faster on a GPU. May be omitted with grouped_layout,
+            except with packed factors on a GPU.
+        grouped_layout: int32 [groups], the k of each group on the device of a. May be omitted with ks_cpu.
+        c: like d, or None. May be d itself.
+        recipe: granularity of the factors; default (1, 1, 128).
+        ks: ks_cpu, by its older name.
+        ks_tensor: grouped_layout, by its older name.
     """
-    check_unused(compiled_dims, use_psum_layout)
+    check_unused(compiled_dims, False, use_psum_layout)
     numbers = _ks("k_grouped_fp8_gemm_nt_contiguous", ks_cpu, ks, use_psum_layout)
     layout = grouped_layout if ks_tensor is None else ks_tensor
     _operators.k_grouped_fp8_gemm(*pair("a", a), *pair("b", b), d, c, numbers, layout, True, recipe)
@@ -148,11 +174,12 @@ def k_grouped_fp8_gemm_tn_contiguous(
     use_psum_layout: bool = False,
     *, ks: Sequence[int] | None = None, ks_tensor: Tensor | None = None,
 ) -> None:  # fmt: skip
-    """The same with a[0] [sum k, m], b[0] [sum k, n] and factors [sum of ceil(k / 128), m or n].
+    """k_grouped_fp8_gemm_nt_contiguous with MN-major groups: a [sum k, m], b [sum k, n].
 
-    On a GPU both are copied along k first, in the same call; the nt form does without.
+    Factors are [sum of ceil(k / 128), m] and [.., n]. On a GPU the call first copies both operands to K-major, which the nt
+    form does not need.
     """
-    check_unused(compiled_dims, use_psum_layout)
+    check_unused(compiled_dims, False, use_psum_layout)
     numbers = _ks("k_grouped_fp8_gemm_tn_contiguous", ks_cpu, ks, use_psum_layout)
     layout = grouped_layout if ks_tensor is None else ks_tensor
     _operators.k_grouped_fp8_gemm(*pair("a", a), *pair("b", b), d, c, numbers, layout, False, recipe)
@@ -163,12 +190,13 @@ def k_grouped_bf16_gemm_tn_contiguous(
     c: Tensor | None = None, compiled_dims: str = "mn", use_psum_layout: bool = False,
     *, ks: Sequence[int] | None = None, ks_tensor: Tensor | None = None,
 ) -> None:  # fmt: skip
-    """d[g] = c[g] + a_g.T @ b_g in f32, of bf16 a [sum k, m] and b [sum k, n]. Each k may be any number from 0 on.
+    """d[g] = c[g] + a_g.T @ b_g in f32, with bf16 a [sum k, m] and b [sum k, n].
 
-    On a GPU each group is a product, with the sizes of ks_cpu. With ks_cpu=None the sizes stay on the GPU, in
-    grouped_layout: torch's grouped product, which rounds each product to bf16 before c is added in f32.
+    Each k may be any number from 0 on. With ks_cpu a call on a GPU is one product per group. With ks_cpu=None the sizes
+    stay on the GPU, in grouped_layout. The call is then torch's grouped product, which rounds each product to bf16 before c
+    is added in f32.
     """
-    check_unused(compiled_dims, use_psum_layout)
+    check_unused(compiled_dims, False, use_psum_layout)
     numbers = _ks("k_grouped_bf16_gemm_tn_contiguous", ks_cpu, ks, use_psum_layout)
     layout = grouped_layout if ks_tensor is None else ks_tensor
     _operators.k_grouped_bf16_gemm(a, b, d, c, numbers, layout)

@@ -1,4 +1,4 @@
-"""Functions as they were called before July 2025."""
+"""Functions by the names that they had before July 2025."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from tilewright.deep_gemm.grouped import m_grouped_fp8_gemm_nt_contiguous, m_gro
 
 
 def gemm_fp8_fp8_bf16_nt(lhs: Scaled, rhs: Scaled, out: Tensor) -> None:
-    """fp8_gemm_nt."""
+    """An older name of `fp8_gemm_nt`."""
     fp8_gemm_nt(lhs, rhs, out)
 
 
 def m_grouped_gemm_fp8_fp8_bf16_nt_contiguous(lhs: Scaled, rhs: Scaled, out: Tensor, m_indices: Tensor) -> None:
-    """m_grouped_fp8_gemm_nt_contiguous."""
+    """An older name of `m_grouped_fp8_gemm_nt_contiguous`."""
     m_grouped_fp8_gemm_nt_contiguous(lhs, rhs, out, m_indices)
 
 
 def m_grouped_gemm_fp8_fp8_bf16_nt_masked(
     lhs: Scaled, rhs: Scaled, out: Tensor, masked_m: Tensor, expected_m: int
 ) -> None:
-    """m_grouped_fp8_gemm_nt_masked."""
+    """An older name of `m_grouped_fp8_gemm_nt_masked`."""
     m_grouped_fp8_gemm_nt_masked(lhs, rhs, out, masked_m, expected_m)
 
 
@@ -37,31 +37,42 @@ _OURS = {"a": "lhs", "b": "rhs", "d": "out", "c": "out", "ks_cpu": "batch_sizes"
 
 @contextmanager
 def _in_older_words() -> Iterator[None]:
-    """Errors about lhs, rhs and out."""
+    """Errors name the older arguments: lhs, rhs, out and batch_sizes."""
     try:
         yield
     except InvalidCall as error:
         lines = (re.sub(r"^(ks_cpu|[abcd])\b", lambda word: _OURS[word[1]], line) for line in str(error).splitlines())
-        raise InvalidCall("\n".join(lines), error.findings) from None
+        text = re.sub(r"\b(of|like) d\b", r"\1 out", "\n".join(lines)).replace("sum(ks_cpu)", "sum(batch_sizes)")
+        raise InvalidCall(text, error.findings) from None
 
 
 def _by_row(given: Scaled, name: str) -> Scaled:
-    """Factors [rows, k blocks], also from [k blocks, rows]."""
+    """Values with factors [rows, k blocks]; factors [k blocks, rows] are transposed."""
     values, sf = pair(name, given)
     return values, sf if sf.shape[0] == values.shape[0] else sf.mT
 
 
 def wgrad_gemm_fp8_fp8_fp32_nt(lhs: Scaled, rhs: Scaled, out: Tensor) -> None:
-    """out += lhs @ rhs.T in f32, both with a factor for each row and 128 of k (or these factors transposed)."""
+    """out += lhs @ rhs.T in f32.
+
+    Args:
+        lhs: FP8 [m, k] and factors [m, ceil(k / 128)]. The factors may be transposed.
+        rhs: FP8 [n, k] and factors [n, ceil(k / 128)]. The factors may be transposed.
+        out: f32 [m, n].
+    """
     a, b = _by_row(lhs, "lhs"), _by_row(rhs, "rhs")
     with _in_older_words():
         fp8_gemm_nt(a, b, out, out, recipe=(1, 1, 128))
 
 
 def k_grouped_wgrad_gemm_fp8_fp8_fp32_nt(lhs: Scaled, rhs: Scaled, out: Tensor, batch_sizes: Sequence[int]) -> None:
-    """wgrad_gemm_fp8_fp8_fp32_nt for each out[i], with flat values and factors [k blocks of all groups, rows].
+    """wgrad_gemm_fp8_fp8_fp32_nt for each group. All groups are checked before the first one runs.
 
-    All groups are checked before the first one runs.
+    Args:
+        lhs: flat FP8 values, group after group. Factors are [k blocks of all groups, m].
+        rhs: flat FP8 values, group after group. Factors are [k blocks of all groups, n].
+        out: f32 [groups, m, n].
+        batch_sizes: the k of each group.
     """
     (a, sfa), (b, sfb) = pair("lhs", lhs), pair("rhs", rhs)
     sizes = whole_numbers("batch_sizes", batch_sizes)

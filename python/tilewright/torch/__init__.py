@@ -1,16 +1,19 @@
-"""Linear layers of torch whose three products, forward, dgrad and wgrad, are fp8: dense, and grouped for mixtures of experts.
+"""Linear layers for torch with fp8 products in forward, dgrad and wgrad.
+
+`Linear` and `linear` are dense. `GroupedLinear` and `grouped_linear` multiply tokens by the weights of their expert.
+The calls are the same on the CPU and on Hopper GPUs:
 
     y = grouped_linear(x, w, ends, recipe="1x128")      # x [tokens, K], w [groups, N, K], ends [groups]
     layer = GroupedLinear(groups, K, N, recipe="row")   # a module with its own weights
 
-On the CPU and on Hopper GPUs, with the same API. docs/torch.md says what is computed, saved and promised.
+See docs/torch.md for the products, the memory kept for backward and the guarantees.
 """
 
 try:
     import torch as _torch  # noqa: F401
 except ImportError as _error:
     raise ImportError(
-        "tilewright.torch has layers of torch: install it, e.g. pip install torch; products of numpy arrays need none"
+        "tilewright.torch needs torch: pip install torch. The products of numpy arrays in tilewright do not need it."
     ) from _error
 
 from tilewright.torch._linear import grouped_linear, linear

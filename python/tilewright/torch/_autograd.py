@@ -1,4 +1,4 @@
-"""Autograd of the layers: what is kept for backward, and the gradients; the same for eager calls and for the operator."""
+"""Autograd of the layers: what is kept for backward, and the gradients. Eager calls and the operator share it."""
 
 from __future__ import annotations
 
@@ -10,27 +10,32 @@ from tilewright.torch import _checks, _operators
 from tilewright.torch._passes import Wanted, forward_pass
 from tilewright.torch._weights import Pair, copies_of, quantized
 
-_COUNT = 16  # inputs of the operator
+_COUNT = 17  # inputs of the operator
 NOTHING = (None, None)
 SECOND = (
-    "tilewright.torch: a gradient of a layer's gradient was asked for, which is not there: backward is differentiable once, "
-    "because its operands are rounded to fp8"
+    "tilewright.torch: got a second derivative; expected first derivatives only, because backward rounds its operands to fp8."
 )
 
 
 def keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor | None, ...]) -> None:
-    """Saves X^T as fp8 with its scales where W wants a gradient, W's fp8 copy of dgrad where X does, or W, and ends."""
-    x, w, bias, ends, _, _, *dgrad, main_grad, recipe, gradient_format, promoted, keeps, requantizes = inputs[: _COUNT - 2]
+    """Saves the fp8 operands of backward, and ends.
+
+    For dW: X^T in fp8 with its scales. For dX: the fp8 copy of W for dgrad, or W itself with `keep="weight"`. An operand is
+    saved only if its gradient is required.
+    """
+    x, w, bias, ends, _, _, *dgrad, main_grad, recipe, gradient_format, promoted, keeps, requantizes = inputs[: _COUNT - 3]
     wants_dgrad, wants_wgrad = ctx.needs_input_grad[:2]
     ctx.save_for_backward(
         *(output[1:] if keeps and wants_wgrad else NOTHING),
         *((w, None) if wants_dgrad and requantizes else dgrad if wants_dgrad else NOTHING),
         ends,
     )
-    # Not saved: others may write it between forward and backward, which autograd refuses of what it saves.
+    # Not in save_for_backward: others may write main_grad between forward and backward, and autograd refuses a saved
+    # tensor that was written.
     ctx.main_grad = main_grad
     ctx.weight = None if main_grad is None else w
     ctx.recipe, ctx.gradient_format, ctx.promoted, ctx.requantizes = recipe, gradient_format, promoted, requantizes
+    ctx.options = inputs[_COUNT - 1]
     ctx.w_shape, ctx.w_dtype = w.shape, w.dtype
     ctx.bias_dtype = None if bias is None else bias.dtype
     ctx.set_materialize_grads(False)
@@ -42,18 +47,19 @@ def keep_of_operator(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tens
 
 
 def gradients(ctx: Any, dy: torch.Tensor | None, *_: Any) -> tuple[torch.Tensor | None, ...]:
-    """Of each input of the operator."""
+    """The gradient of each input of the operator; None where there is none."""
     if dy is None:
         return (None,) * _COUNT
     if _operators.is_legacy_batch(dy):
         _checks.refuse(
             "dy",
-            "a batch of gradients (is_grads_batched=True, or vectorize=True)",
-            "one",
-            "call backward for each, or torch.func.jacrev",
+            "a batch of gradients (is_grads_batched=True or vectorize=True)",
+            "one gradient",
+            "Call backward once per gradient, or use torch.func.jacrev.",
         )
-    if torch.is_grad_enabled():  # Refused now: what is saved leads to no x, so that torch could take a later gradient as zero.
-        raise RuntimeError(f"{SECOND}; this backward has create_graph=True")
+    if torch.is_grad_enabled():
+        # Refused now: no saved tensor leads back to x, so torch could take the later gradient for zero.
+        raise RuntimeError(f"{SECOND} Call backward without create_graph=True.")
     x_values, x_scales, *of_w, ends = ctx.saved_tensors
     wanted = Wanted(*ctx.needs_input_grad[:3])
     x = (x_values, x_scales) if wanted.w else None
@@ -62,14 +68,14 @@ def gradients(ctx: Any, dy: torch.Tensor | None, *_: Any) -> tuple[torch.Tensor 
     main_grad = None if ctx.main_grad is None or not has_elements else ctx.main_grad.view(-1, *ctx.w_shape[-2:])
     made = wanted if has_elements else Wanted(False, False, wanted.bias)
     dx, dw, dbias = _operators.gradients(
-        dy, x, w, ends, main_grad, ctx.recipe, ctx.gradient_format, ctx.promoted, made, ctx.w_dtype
+        dy, x, w, ends, main_grad, ctx.recipe, ctx.gradient_format, ctx.promoted, made, ctx.w_dtype, ctx.options
     )
-    if wanted.x and dx is None:  # of weights without elements
+    if wanted.x and dx is None:  # w has no elements
         dx = dy.new_zeros(dy.shape[0], ctx.w_shape[-1])
     if wanted.w:
         if ctx.weight is not None:
             ctx.weight.grad_added_to_main_grad = True
-        # What Megatron-LM's hooks look for where main_grad has it: that word, and a gradient that is there and says nothing.
+        # Megatron-LM's hooks look for two things where dW is in main_grad: this attribute, and a gradient that is not None.
         dw = torch.zeros((), dtype=ctx.w_dtype, device=dy.device).expand(ctx.w_shape) if dw is None else dw.view(ctx.w_shape)
     if dbias is not None:
         dbias = dbias.to(ctx.bias_dtype).view(ctx.w_shape[:-1])
@@ -87,7 +93,7 @@ def _dgrad_of(ctx: Any, values: torch.Tensor, scales: torch.Tensor | None) -> Pa
 
 
 class QuantizedLinear(torch.autograd.Function):
-    """Eager calls."""
+    """The node of autograd of eager calls."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> torch.Tensor:  # type: ignore[override]

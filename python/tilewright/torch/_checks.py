@@ -1,4 +1,4 @@
-"""What a call of the layers must be, in the layers' own words."""
+"""Checks of the arguments of the layers, with messages that name the arguments of the layers."""
 
 from __future__ import annotations
 
@@ -11,8 +11,16 @@ from tilewright.torch._recipes import GRADIENT_FORMATS, RECIPES, UNPROMOTED
 REAL = (torch.float32, torch.bfloat16, torch.float16)
 
 
-def refuse(argument: str, given: object, expected: str, advice: str = "") -> NoReturn:
-    raise ValueError(f"{argument}: {given} given, {expected} expected" + (f"; {advice}" if advice else ""))
+def refuse(argument: str, got: object, expected: str, advice: str = "") -> NoReturn:
+    """Raises ValueError with the text `argument: got X; expected Y. Advice.`
+
+    Args:
+        argument: the name of the argument, as the caller wrote it.
+        got: the value, shape, dtype or kind that it has.
+        expected: what it must be. No period at its end.
+        advice: whole sentences about what to do; may be empty.
+    """
+    raise ValueError(f"{argument}: got {got}; expected {expected}." + (f" {advice}" if advice else ""))
 
 
 def check_recipe(name: str, gradient_format: str, promoted: bool, keep: str) -> None:
@@ -23,33 +31,35 @@ def check_recipe(name: str, gradient_format: str, promoted: bool, keep: str) -> 
     if not isinstance(promoted, bool):
         refuse("promoted", repr(promoted), "True or False")
     if not promoted and name not in UNPROMOTED:
-        advice = "scales of blocks are applied as the sum goes on; those of " + " and ".join(UNPROMOTED) + " can wait for its end"
-        refuse("promoted", "False", f"True with recipe {name}", advice)
+        expected = f"True with recipe {name!r}, because block scales are applied during accumulation"
+        refuse("promoted", "False", expected, "promoted=False needs recipe " + " or ".join(map(repr, UNPROMOTED)) + ".")
     if keep not in ("copy", "weight"):
-        refuse("keep", repr(keep), "copy or weight")
+        refuse("keep", repr(keep), "'copy' or 'weight'")
 
 
 def is_shard(tensor: object) -> bool:
-    """Whether values are on other ranks too. DTensor is not imported for it; compilers trace this, but not `type(tensor).__mro__`."""
+    """Whether the tensor is a DTensor. DTensor is not imported for the check.
+
+    Compilers can trace `hasattr`, but not `type(tensor).__mro__`.
+    """
     return hasattr(tensor, "device_mesh") and hasattr(tensor, "placements")
 
 
 def check_whole(argument: str, tensor: torch.Tensor | None) -> None:
-    """A tensor whose numbers are all here, in one array."""
+    """Refuses nested, sparse and sharded tensors: all values must be in one local array."""
     if tensor is None:
         return
     if tensor.is_nested:
-        refuse(argument, "a nested tensor", "one dense tensor", "concatenate its parts along tokens: torch.cat(x.unbind())")
+        refuse(argument, "a nested tensor", "one dense tensor", "Concatenate its parts along tokens: torch.cat(x.unbind()).")
     if tensor.layout != torch.strided:
         kind = str(tensor.layout).removeprefix("torch.").removeprefix("_")
-        refuse(argument, f"a tensor of layout {kind}", "a dense one", f"pass {argument}.to_dense()")
+        refuse(argument, f"a tensor of layout {kind}", "a dense tensor", f"Pass {argument}.to_dense().")
     if is_shard(tensor):
         refuse(
             argument,
-            f"a DTensor, {list(tensor.shape)} in shards",
-            "a tensor that is whole and here",
-            "FSDP gathers a weight where the module that it wraps is called: call that module, or its unshard(), or pass "
-            f"{argument}.full_tensor()",
+            f"a sharded DTensor {list(tensor.shape)}",
+            "a full local tensor",
+            f"Call the FSDP-wrapped module or its unshard(), or pass {argument}.full_tensor().",
         )
 
 
@@ -58,14 +68,14 @@ def storage(tensor: torch.Tensor) -> Any:
 
 
 def check_memory(argument: str, tensor: torch.Tensor | None) -> None:
-    """Called where the tensor is about to be read: not by a compiler, whose tensors have none."""
+    """Refuses a tensor whose storage was freed. Called where values are read: a compiler's tensors have no storage."""
     if tensor is not None and tensor.numel() > 0 and storage(tensor).nbytes() == 0:
         refuse(
             argument,
             f"a tensor {list(tensor.shape)} whose storage was freed",
-            "one with memory",
-            "FSDP frees a weight between forward and backward of the module that it wraps: call that module, or its "
-            "unshard() first",
+            "a tensor with memory",
+            "FSDP frees a weight between forward and backward of the module that it wraps. Call that module, or its "
+            "unshard() first.",
         )
 
 
@@ -74,7 +84,7 @@ def check_activations(x: torch.Tensor, features: int) -> None:
         refuse("x", getattr(x, "dtype", type(x).__name__), "a tensor of float32, bfloat16 or float16")
     check_whole("x", x)
     if x.dim() < 1 or x.shape[-1] != features:
-        refuse("x", list(x.shape), f"[tokens, {features}], as w has {features} columns")
+        refuse("x", list(x.shape), f"[tokens, {features}], because w has {features} columns")
 
 
 def check_weights(w: torch.Tensor, dimensions: str) -> None:
@@ -90,18 +100,19 @@ def check_ends(ends: torch.Tensor, x: torch.Tensor, groups: int) -> None:
         refuse("ends", getattr(ends, "dtype", type(ends).__name__), "a tensor of int32 or int64")
     check_whole("ends", ends)
     if list(ends.shape) != [groups]:
-        refuse("ends", list(ends.shape), f"[{groups}], one for each group of w")
+        refuse("ends", list(ends.shape), f"[{groups}], one per group of w")
     _check_device("ends", ends, x, "x")
 
 
 def check_values_of_ends(ends: torch.Tensor, tokens: int) -> None:
-    """They are looked at on the CPU alone: a GPU's stay there, where kernels clamp them."""
+    """Checks the values on the CPU only. On a GPU the host does not read them, and kernels clamp them."""
     if ends.device.type != "cpu" or ends.shape[0] == 0:
         return
     if bool((ends[1:] < ends[:-1]).any()) or int(ends[0]) < 0:
-        refuse("ends", ends.tolist(), "ends that do not decrease, the first at least 0")
+        advice = "Pass cumulative ends: torch.cumsum(sizes, 0)."
+        refuse("ends", ends.tolist(), "ends that do not decrease and are at least 0", advice)
     if int(ends[-1]) > tokens:
-        refuse("ends", ends.tolist(), f"at most {tokens}, the tokens of x")
+        refuse("ends", ends.tolist(), f"ends of at most {tokens}, the number of tokens in x")
 
 
 def check_bias(bias: torch.Tensor | None, w: torch.Tensor) -> None:
@@ -120,19 +131,19 @@ def check_main_grad(main_grad: torch.Tensor | None, w: torch.Tensor) -> None:
         return
     check_whole("main_grad", main_grad)
     if main_grad.dtype not in REAL[:2] or main_grad.shape != w.shape or main_grad.device != w.device:
-        given = f"{main_grad.dtype} {list(main_grad.shape)} on {main_grad.device}"
-        refuse("main_grad", given, f"torch.float32 or torch.bfloat16 {list(w.shape)} on {w.device}")
+        got = f"{main_grad.dtype} {list(main_grad.shape)} on {main_grad.device}"
+        refuse("main_grad", got, f"torch.float32 or torch.bfloat16 {list(w.shape)} on {w.device}, like w")
 
 
 def check_frozen(wants: bool, x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None) -> None:
-    """Called with whether gradients are made: a layer whose weight is frozen makes none."""
+    """Refuses tensors that require a gradient, if gradients are recorded: a frozen layer has none."""
     for name, tensor in (("x", x), ("w", w), ("bias", bias)):
         if wants and tensor is not None and tensor.requires_grad:
             refuse(
                 name,
-                "a tensor that wants a gradient, of a layer that is frozen",
-                "a call under torch.no_grad() or torch.inference_mode()",
-                "call unfreeze() to train",
+                "a tensor that requires a gradient",
+                "a call under torch.no_grad() or torch.inference_mode(), because the layer is frozen",
+                "Call unfreeze() to train.",
             )
 
 
@@ -142,4 +153,4 @@ def check_devices(x: torch.Tensor, w: torch.Tensor) -> None:
 
 def _check_device(argument: str, tensor: torch.Tensor, other: torch.Tensor, name: str) -> None:
     if tensor.device != other.device:
-        refuse(argument, f"a tensor on {tensor.device}", f"one on {other.device}, where {name} is")
+        refuse(argument, f"a tensor on {tensor.device}", f"one on {other.device}, the device of {name}")

@@ -1,4 +1,4 @@
-"""Layers that are frozen: a copy of W that serves every call as long as W is the memory that it was made of."""
+"""Frozen layers: one fp8 copy of W serves every call, as long as W is the memory from which the copy was made."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from tilewright.torch._memory import Memory, memory_of
 from tilewright.torch._weights import Pair, copies_of
 
 _MADE_OF: dict[tuple[torch.device, int], Memory] = {}
-"""By the address of a copy's codes. Compiled programs pass tensors on without their attributes: an address is what is left of them."""
+"""The memory of W, by the device and the address of the values of its copy.
+
+Compiled programs pass tensors on without their Python attributes, so that only the address identifies a copy.
+"""
 
 
 class FrozenCopy(NamedTuple):
@@ -21,7 +24,7 @@ class FrozenCopy(NamedTuple):
 
 
 def remember(values: torch.Tensor, w: torch.Tensor) -> None:
-    """These codes are a copy of w as it is now."""
+    """Records that `values` is a copy of the present w."""
     _MADE_OF[values.device, values.data_ptr()] = memory_of(w)
 
 
@@ -34,7 +37,7 @@ def is_copy_of(values: torch.Tensor, w: torch.Tensor) -> bool:
 
 
 def copy_for(w: torch.Tensor, values: torch.Tensor, scales: torch.Tensor, recipe: str, checks: bool) -> Pair:
-    """The frozen copy, or one that is made now, if another weight has taken the place of the frozen one."""
+    """The frozen copy; or a new copy, if w is not the weight that was frozen."""
     if is_copy_of(values, w):
         if checks:
             _check_values(w, values, scales, recipe)
@@ -46,14 +49,14 @@ def copy_for(w: torch.Tensor, values: torch.Tensor, scales: torch.Tensor, recipe
 
 def _check_values(w: torch.Tensor, values: torch.Tensor, scales: torch.Tensor, recipe: str) -> None:
     if w.is_cuda and torch.cuda.is_current_stream_capturing():
-        _checks.refuse("w", "a CUDA graph that is captured, of a layer with freeze(check=True)", "freeze()", "a graph can't compare")
+        _checks.refuse("w", "freeze(check=True) during a CUDA graph capture", "freeze()", "A graph cannot compare values.")
     made = copies_of(w, recipe, True, False).forward
     assert made is not None
     raw = torch.uint8
     if not (torch.equal(made[0].view(raw), values.view(raw)) and torch.equal(made[1].view(raw), scales.view(raw))):
         _checks.refuse(
             "w",
-            "a weight that was written since freeze()",
+            "a weight that was written after freeze()",
             "the values that were frozen",
-            "call refresh() after a write, or unfreeze()",
+            "Call refresh() after a write, or unfreeze().",
         )

@@ -1,6 +1,6 @@
-"""A call of a layer, dense or grouped: which copies of W it reads, and which node of autograd it becomes.
+"""A call of a layer, dense or grouped: the copies of W that it reads, and its node of autograd.
 
-Y = X W^T (+ bias) of [tokens, K] with W [N, K], or of the rows of each group with W [groups, N, K].
+Dense: Y = X W^T + bias, with X [tokens, K] and W [N, K]. Grouped: the rows of each group with its W of [groups, N, K].
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from tilewright.torch import _checks, _operators, _transforms
+from tilewright.torch import _checks, _in_force, _operators, _transforms
 from tilewright.torch._autograd import NOTHING, QuantizedLinear
 from tilewright.torch._frozen import FrozenCopy, copy_for
 from tilewright.torch._reuse import reusable_copies
@@ -17,7 +17,7 @@ from tilewright.torch._weights import Copies, copies_of
 
 
 class How(NamedTuple):
-    """As `grouped_linear` takes them."""
+    """The options of a call; `grouped_linear` documents them."""
 
     recipe: str
     gradient_format: str
@@ -34,19 +34,20 @@ def differentiable_linear(
     how: How,
     frozen: FrozenCopy | None,
 ) -> torch.Tensor:
-    """The call as one node of autograd; through the operator where a compiler or a mode watches.
+    """The call as one node of autograd. Goes through the torch operator if a compiler or a dispatch mode observes operators.
 
-    The copies are made here, of what w is now, and backward gets dgrad's: no later change of w reaches a gradient.
+    The copies of w are made here, and backward uses the one for dgrad. A later change of w does not reach a gradient.
     """
     wants = torch.is_grad_enabled()
     if frozen is not None:
         _checks.check_frozen(wants, x, w, bias)
     _transforms.check_forward_gradients(x, w, bias)
     if frozen is None and _transforms.are_active():
-        return _transforms.transformed_linear(x, w, bias, ends, main_grad, *how[:3])
+        return _transforms.transformed_linear(x, w, bias, ends, main_grad, *how[:3], _in_force.word)
     keeps, requantizes = wants and w.requires_grad, how.keep == "weight"
     wants_dgrad = wants and x.requires_grad and not requantizes
-    options = (main_grad, *how[:3], keeps, requantizes, frozen is not None, frozen is not None and frozen.checks)
+    checks = frozen is not None and frozen.checks
+    options = (main_grad, *how[:3], keeps, requantizes, frozen is not None, checks, _in_force.word)
     if _operators.is_watched(x, w, bias, ends, main_grad):
         if _operators.is_compiling() and keeps and main_grad is not None:
             w.grad_added_to_main_grad = True
@@ -65,7 +66,7 @@ def differentiable_linear(
 
 
 def _copies_in_sight(w: torch.Tensor, recipe: str, dgrad: bool, frozen: FrozenCopy | None) -> tuple[Any, ...]:
-    """By the operator. A frozen copy is asked about when the operator that reads it runs."""
+    """The copies, made by the torch operator. The operator that reads a frozen copy checks at run time that it is current."""
     if frozen is not None:
         return (frozen.values, frozen.scales, None, None)
     return _flat(copies_of(w, recipe, True, dgrad, _operators.watched_quantizer))

@@ -26,29 +26,33 @@ def grouped_linear(
     main_grad: torch.Tensor | None = None,
     keep: Kept = "copy",
 ) -> torch.Tensor:
-    """Rows of X through the weights of their group: Y[i] = X[i] W[g]^T + bias[g] for ends[g - 1] <= i < ends[g].
+    """Multiplies the tokens of each group by the fp8 weights of the group, with autograd.
 
-    Every call quantises w as it is then, unless it is inside of `reuse_weights`.
+    Y[i] = X[i] W[g]^T + bias[g] for each token i of group g: ends[g - 1] <= i < ends[g]. Each call quantizes w as it is at
+    that moment, except inside of `reuse_weights`.
 
     Args:
-        x: [tokens, K] of float32, bfloat16 or float16.
-        w: [groups, N, K], master weights of float32 or bfloat16.
-        ends: int32 or int64 [groups], the token at which each group ends; on a GPU they are never read on the host.
-        recipe: row, tensor, 1x128, 1x128:128x128 or fold (`RECIPES`).
-        gradient_format: of dY in dgrad and wgrad, e4m3 or e5m2.
-        promoted: sum in float32 every 128 products. False, with row and tensor: all of a sum in the tensor core, which a GPU has
-            with 14 bits; for parity with what does so (torch's grouped fp8 products). A CPU's `fast` sums have neither.
-        bias: [groups, N] of float32 or bfloat16, added before the one rounding of Y.
-        main_grad: float32 or bfloat16 [groups, N, K]: dW is added to it, `w.grad_added_to_main_grad` set to True, and the
-            gradient that torch sees is zeros (Megatron-LM's convention).
-        keep: for dgrad, copy: the fp8 copy that the call makes. weight: w itself, which backward quantises again: for FSDP, which
-            frees w between. If w was changed in place meanwhile, backward raises torch's RuntimeError, as torch.nn.Linear's does.
+        x: activations [tokens, K], sorted by group. Dtype: float32, bfloat16 or float16.
+        w: master weights [groups, N, K]. Dtype: float32 or bfloat16.
+        ends: cumulative end token of each group, int32 or int64 [groups], on the device of x. On a GPU the host never reads
+            the values. Kernels clamp them to the tokens of x.
+        recipe: scaling of the three products: "row", "tensor", "1x128" (default), "1x128:128x128" or "fold". See `RECIPES`.
+        gradient_format: format of dY in dgrad and wgrad, "e4m3" (default) or "e5m2".
+        promoted: True (default) adds the tensor core's sums to float32 sums every 128 products. Pass False, for the recipes "row"
+            and "tensor", to leave all of a sum in the tensor core, which has 14 bits on a GPU. This matches torch's
+            grouped fp8 products. `fast` sums on a CPU use neither scheme.
+        bias: [groups, N] of float32 or bfloat16, or None (default). Added before Y is rounded once.
+        main_grad: buffer [groups, N, K] of float32 or bfloat16, or None (default). Backward adds dW to it, as Megatron-LM
+            expects. `w.grad_added_to_main_grad` becomes True, and the gradient that torch sees is zeros.
+        keep: what forward keeps for dgrad. With "copy" (default) it is the fp8 copy of w that forward made. With "weight" it
+            is w itself, and backward quantizes w again. Use "weight" with FSDP, which frees w between forward and backward.
 
     Returns:
-        [tokens, N] in the dtype of x; tokens of no group are zeros. Results and gradients are deterministic.
+        Y [tokens, N] in the dtype of x. Tokens after the last end are zeros. Y and all gradients are deterministic.
 
     Raises:
-        ValueError: an argument is of no use here; the message names it and says what it must be.
+        ValueError: an argument has the wrong type, shape, dtype, device or value. The message names the argument.
+        RuntimeError: in backward, with keep="weight", if w was written in place after forward, as with torch.nn.Linear.
     """
     return call_grouped(x, w, ends, bias, main_grad, How(recipe, gradient_format, promoted, keep), None)
 
@@ -64,7 +68,27 @@ def linear(
     main_grad: torch.Tensor | None = None,
     keep: Kept = "copy",
 ) -> torch.Tensor:
-    """Y = X W^T + bias, X [..., K], W [N, K], bias [N], main_grad [N, K]; the rest as `grouped_linear`."""
+    """Multiplies x by fp8 weights, with autograd: Y = X W^T + bias.
+
+    Each call quantizes w as it is at that moment, except inside of `reuse_weights`.
+
+    Args:
+        x: activations [..., K]. Dtype: float32, bfloat16 or float16.
+        w: master weights [N, K]. Dtype: float32 or bfloat16.
+        recipe: scaling of the three products: "row", "tensor", "1x128" (default), "1x128:128x128" or "fold". See `RECIPES`.
+        gradient_format: format of dY in dgrad and wgrad, "e4m3" (default) or "e5m2".
+        promoted: float32 sums every 128 products (default True). `grouped_linear` describes False.
+        bias: [N] of float32 or bfloat16, or None (default).
+        main_grad: buffer [N, K] of float32 or bfloat16, or None (default). Backward adds dW to it. See `grouped_linear`.
+        keep: what forward keeps for dgrad, "copy" (default) or "weight". See `grouped_linear`.
+
+    Returns:
+        Y [..., N] in the dtype of x. Y and all gradients are deterministic.
+
+    Raises:
+        ValueError: an argument has the wrong type, shape, dtype, device or value. The message names the argument.
+        RuntimeError: in backward, with keep="weight", if w was written in place after forward, as with torch.nn.Linear.
+    """
     return call_dense(x, w, bias, main_grad, How(recipe, gradient_format, promoted, keep), None)
 
 
@@ -77,7 +101,7 @@ def call_grouped(
     how: How,
     frozen: FrozenCopy | None,
 ) -> torch.Tensor:
-    """`grouped_linear`, or with the copy of a layer that is frozen."""
+    """`grouped_linear`, or the call of a frozen layer with its copy."""
     _checks.check_recipe(how.recipe, how.gradient_format, how.promoted, how.keep)
     _checks.check_weights(w, "groups, N, K")
     _checks.check_activations(x, w.shape[2])
@@ -98,7 +122,7 @@ def call_dense(
     how: How,
     frozen: FrozenCopy | None,
 ) -> torch.Tensor:
-    """`linear`, or with the copy of a layer that is frozen."""
+    """`linear`, or the call of a frozen layer with its copy."""
     _checks.check_recipe(how.recipe, how.gradient_format, how.promoted, how.keep)
     _checks.check_weights(w, "N, K")
     _checks.check_activations(x, w.shape[1])

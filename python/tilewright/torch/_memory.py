@@ -1,4 +1,4 @@
-"""Which memory a tensor is: what tells whether a copy was made of the tensor that is there now."""
+"""The identity of a tensor's memory: it decides whether a copy was made from the present tensor."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tilewright.torch._checks import storage
 
 
 class Memory(NamedTuple):
-    """Equal for two tensors that are the same numbers in the same place."""
+    """Equal for two tensors of the same elements in the same memory."""
 
     address: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: torch.dtype
-    # Another tensor may get the address of one that is gone; the reference keeps its storage's name from being given again.
+    # A new tensor may get the address of a freed one. The weak reference keeps the identity of the storage from being reused.
     storage: StorageWeakRef
 
 

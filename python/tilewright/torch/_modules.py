@@ -19,7 +19,7 @@ _FROZEN = ("frozen_values", "frozen_scales")
 
 
 class _QuantizedModule(torch.nn.Module):
-    """Weights, the copies of them that are frozen, and the buffer that their gradient is added to, if the weight has one."""
+    """Owns the weight, its frozen copy, and the options of the calls."""
 
     weight: torch.nn.Parameter
     bias: torch.nn.Parameter | None
@@ -52,14 +52,14 @@ class _QuantizedModule(torch.nn.Module):
         self.reset_parameters()
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """FSDP puts its shard and the whole weight here in turn."""
+        """A new weight ends the frozen copy. FSDP sets its shard and the full weight in turn."""
         if name == "weight":
             self.unfreeze()
             self._is_sharded = self._is_sharded or _checks.is_shard(value)
         super().__setattr__(name, value)
 
     def reset_parameters(self) -> None:
-        """As torch.nn.Linear: uniform within 1 / sqrt(K)."""
+        """Fills weight and bias uniformly within 1 / sqrt(K), as torch.nn.Linear does."""
         bound = 1 / math.sqrt(self.weight.shape[-1]) if self.weight.shape[-1] > 0 else 0
         torch.nn.init.uniform_(self.weight, -bound, bound)
         if self.bias is not None:
@@ -67,7 +67,7 @@ class _QuantizedModule(torch.nn.Module):
 
     @property
     def is_frozen(self) -> bool:
-        """Whether calls take the frozen copy: not if another weight is where the one was that was frozen."""
+        """Whether calls use the frozen copy. False if the weight is not the tensor that was frozen."""
         return self._is_frozen(self.weight)
 
     def _is_frozen(self, weight: torch.Tensor) -> bool:
@@ -75,21 +75,28 @@ class _QuantizedModule(torch.nn.Module):
         return values is not None and self._frozen_id == id(weight) and is_copy_of(values, weight)
 
     def freeze(self, check: bool = False) -> None:
-        """Quantises the weight now; until `unfreeze()` every call takes this copy, compiled ones and captured ones too.
+        """Quantizes the weight once, for inference. Every call uses this copy until `unfreeze()`.
 
-        For inference: a call that wants a gradient raises a ValueError. After a write to the weight, call `refresh()`. The copy
-        serves the weight that it was made of. While another Parameter, storage or address is in its place, calls quantise
-        what is there.
+        This includes compiled calls and calls captured in a CUDA graph. After a write to the weight, call `refresh()`. The
+        copy serves only the weight from which it was made. While another Parameter, storage or address is in its place,
+        calls quantize that weight.
 
         Args:
-            check: each call quantises the weight as well, and raises a ValueError if its codes are not those of the copy. It
-                is slow, waits for a GPU, and can't be captured in a CUDA graph.
+            check: True makes each call quantize the weight too, and compare. This is slow, waits for the GPU, and cannot be
+                captured in a CUDA graph. Default False.
+
+        Raises:
+            ValueError: here, if the weight is sharded or has no memory. In a later call, if a gradient is required, or
+                with check=True if the weight differs from the copy.
         """
         self._keep_frozen(self._copy())
         self._frozen_checks = check
 
     def refresh(self) -> None:
-        """Of a frozen layer, after a write to its weight: makes the copy anew, in the memory that it has."""
+        """Quantizes the weight of a frozen layer again, after a write. The copy keeps its memory.
+
+        CUDA graphs that were captured before the write read the new copy. Does nothing if the layer is not frozen.
+        """
         if self.frozen_values is None or self.frozen_scales is None:
             return
         values, scales = self._copy()
@@ -99,15 +106,15 @@ class _QuantizedModule(torch.nn.Module):
         self._keep_frozen((self.frozen_values, self.frozen_scales))
 
     def unfreeze(self) -> None:
-        """Calls quantise the weight themselves again. So they do after another one was put in its place."""
+        """Drops the frozen copy. Each call quantizes the weight again. Setting `weight` does the same."""
         if self.frozen_values is not None:
             self._keep_frozen(None)
 
     def _copy(self) -> Pair:
         _checks.check_whole("weight", self.weight)
         if self.weight.is_meta:
-            _checks.refuse("weight", "a tensor on meta", "one with memory", "a frozen layer has a copy of its values")
-        with torch.inference_mode(False), torch.no_grad():  # a copy of inference mode could not be written by refresh()
+            _checks.refuse("weight", "a tensor on meta", "a tensor with memory", "Give the weight values before freeze().")
+        with torch.inference_mode(False), torch.no_grad():  # refresh() could not write an inference tensor
             copy = copies_of(self.weight, self.recipe, True, False).forward
         assert copy is not None
         return copy
@@ -125,11 +132,11 @@ class _QuantizedModule(torch.nn.Module):
         super()._load_from_state_dict(*given, **options)
         if self.frozen_values is not None:
             self.refresh()
-        elif was_frozen:  # the state's own tensor was put in the place of the weight
+        elif was_frozen:  # assign=True replaced the weight by the tensor of the state
             self.freeze(self._frozen_checks)
 
     def _apply(self, *given: Any, **options: Any) -> Any:
-        """Of `to` and its like, which convert every tensor: fp8 copies are made of the converted weight."""
+        """Called by `to` and similar methods, which convert every tensor. The frozen copy is made from the converted weight."""
         was_frozen = self.frozen_values is not None
         self.unfreeze()
         super()._apply(*given, **options)
@@ -138,10 +145,10 @@ class _QuantizedModule(torch.nn.Module):
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        """Of copies and pickles, which take a frozen copy along, if it is one of the weight that is there."""
+        """The state for copy and pickle. It includes the frozen copy, if the copy was made from the present weight."""
         state = self.__dict__.copy()
         if self.frozen_values is not None:
-            # As bytes: pickle, unlike torch.save, can't write torch's fp8.
+            # As bytes, because pickle, unlike torch.save, cannot write fp8 tensors.
             kept = {"frozen_values": self.frozen_values.view(torch.uint8)} if self.is_frozen else dict.fromkeys(_FROZEN)
             state["_buffers"] = {**state["_buffers"], **kept}
         return state
@@ -152,16 +159,20 @@ class _QuantizedModule(torch.nn.Module):
             self._keep_frozen((self.frozen_values.view(torch_dtype("e4m3")), self.frozen_scales))
 
     def _call(self, weight: torch.Tensor) -> tuple[torch.Tensor | None, How, FrozenCopy | None]:
-        """main_grad, how, and the frozen copy. The weight is asked for once a call: a parametrization computes it each time."""
+        """main_grad, the options, and the frozen copy.
+
+        Each call reads `self.weight` only once, because a parametrization computes it at each access.
+        """
         keep = "weight" if self._is_sharded else self.keep
         values, scales, frozen = self.frozen_values, self.frozen_scales, None
-        # Compiled programs can't tell one Parameter from another; the operator looks which memory it is.
+        # A compiled program cannot tell one Parameter from another. The operator compares the memory at run time.
         if values is not None and scales is not None and (_operators.is_compiling() or self._is_frozen(weight)):
             frozen = FrozenCopy(values, scales, self._frozen_checks)
         how = How(self.recipe, self.gradient_format, self.promoted, keep)
         return getattr(weight, "main_grad", None), how, frozen
 
     def extra_repr(self) -> str:
+        """The shape and the options, for repr(layer)."""
         gradients = "" if self.gradient_format == "e4m3" else f", gradient_format={self.gradient_format}"
         sums = "" if self.promoted else ", promoted=False"
         kept = "" if self.keep == "copy" else f", keep={self.keep}"
@@ -169,12 +180,36 @@ class _QuantizedModule(torch.nn.Module):
 
 
 class Linear(_QuantizedModule):
-    """y = x W^T + b with fp8 products. weight [N, K] and bias [N] of float32 or bfloat16; x [..., K].
+    """A linear layer like torch.nn.Linear whose forward, dgrad and wgrad are fp8 products: y = x W^T + b.
 
-    Where weight has an attribute `main_grad` (float32 or bfloat16 [N, K]), dW is added there.
+    The call `layer(x)` maps x [..., in_features] (float32, bfloat16 or float16) to y [..., out_features] in the dtype of x.
+    Weights stay in float32 or bfloat16, and each forward quantizes them:
+
+        layer = tilewright.torch.Linear(4096, 14336, device="cuda", dtype=torch.bfloat16)
+        layer(x).sum().backward()
+
+    For inference, `freeze()` quantizes the weight once for all calls. Call `refresh()` after a write to the weight, and
+    `unfreeze()` to train again.
+
+    Args:
+        in_features: K, the columns of x.
+        out_features: N, the columns of y.
+        bias: whether the layer has a bias. Default True.
+        recipe: scaling of the three products: "row", "tensor", "1x128" (default), "1x128:128x128" or "fold". See `RECIPES`.
+        gradient_format: format of dY in dgrad and wgrad, "e4m3" (default) or "e5m2".
+        promoted: float32 sums every 128 products (default True). `grouped_linear` describes False.
+        keep: what forward keeps for dgrad. With "copy" (default) it is the fp8 copy of the weight, with "weight" the weight
+            itself. A layer whose weight FSDP shards keeps the weight itself in both cases.
+        device: device of the parameters. Default: torch's default device.
+        dtype: dtype of the parameters, torch.float32 (default) or torch.bfloat16.
+
+    Attributes:
+        weight: Parameter [out_features, in_features]. If it has an attribute `main_grad` (float32 or bfloat16, same shape),
+            dW is added to that buffer. See `grouped_linear`.
+        bias: Parameter [out_features], or None.
 
     Raises:
-        ValueError: as `linear`.
+        ValueError: a wrong option here, or a wrong x in a call. The message names it, as in `linear`.
     """
 
     def __init__(
@@ -194,17 +229,44 @@ class Linear(_QuantizedModule):
         super().__init__((out_features, in_features), bias_shape, recipe, gradient_format, promoted, keep, device, dtype)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """y [..., out_features] of x [..., in_features]."""
         weight = self.weight
         return call_dense(x, weight, self.bias, *self._call(weight))
 
 
 class GroupedLinear(_QuantizedModule):
-    """The linear layers of `groups` experts in one call. weight [groups, N, K], bias [groups, N]; x [tokens, K], ends [groups].
+    """The linear layers of all experts of a mixture in one call, with fp8 products in forward, dgrad and wgrad.
 
-    Where weight has an attribute `main_grad` (float32 or bfloat16 [groups, N, K]), dW is added there.
+    The call `layer(x, ends)` maps x [tokens, in_features], sorted by expert, to y [tokens, out_features] in the dtype of x.
+    The ends, int32 or int64 [groups], are the cumulative end tokens of the experts. Experts may have any number of tokens,
+    and nothing is padded:
+
+        experts = tilewright.torch.GroupedLinear(8, 2048, 7168, device="cuda", dtype=torch.bfloat16)
+        y = experts(x, torch.cumsum(tokens_per_expert, 0))
+
+    For inference, `freeze()` quantizes the weight once for all calls. Call `refresh()` after a write to the weight, and
+    `unfreeze()` to train again.
+
+    Args:
+        groups: the number of experts.
+        in_features: K, the columns of x.
+        out_features: N, the columns of y.
+        bias: whether each expert has a bias. Default False.
+        recipe: scaling of the three products: "row", "tensor", "1x128" (default), "1x128:128x128" or "fold". See `RECIPES`.
+        gradient_format: format of dY in dgrad and wgrad, "e4m3" (default) or "e5m2".
+        promoted: float32 sums every 128 products (default True). `grouped_linear` describes False.
+        keep: what forward keeps for dgrad. With "copy" (default) it is the fp8 copy of the weight, with "weight" the weight
+            itself. A layer whose weight FSDP shards keeps the weight itself in both cases.
+        device: device of the parameters. Default: torch's default device.
+        dtype: dtype of the parameters, torch.float32 (default) or torch.bfloat16.
+
+    Attributes:
+        weight: Parameter [groups, out_features, in_features]. If it has an attribute `main_grad` (float32 or bfloat16, same
+            shape), dW is added to that buffer. See `grouped_linear`.
+        bias: Parameter [groups, out_features], or None.
 
     Raises:
-        ValueError: as `grouped_linear`.
+        ValueError: a wrong option here, or a wrong x or ends in a call. The message names it, as in `grouped_linear`.
     """
 
     def __init__(
@@ -225,5 +287,6 @@ class GroupedLinear(_QuantizedModule):
         super().__init__(shape, shape[:2] if bias else None, recipe, gradient_format, promoted, keep, device, dtype)
 
     def forward(self, x: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+        """y [tokens, out_features] of x [tokens, in_features] and ends [groups]. Tokens after the last end get zeros."""
         weight = self.weight
         return call_grouped(x, weight, ends, self.bias, *self._call(weight))

@@ -1,7 +1,7 @@
-"""The layers' work as operators of torch, torch.ops.tilewright.*, which torch.compile keeps whole: from torch 2.4 on.
+"""The layers as torch operators, torch.ops.tilewright.*, which torch.compile keeps whole. Needs torch 2.4 or newer.
 
-`linear` is differentiable (`_function` says how); `linear_gradients` adds to main_grad. What is not wanted is an empty tensor.
-Where nobody watches which operators run, calls go past them.
+`linear` is differentiable (see `_autograd`), and `linear_gradients` adds to main_grad. A result that is not requested is an
+empty tensor. If nothing observes operators, calls bypass torch's dispatcher.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import torch
 
 from tilewright._arrays import torch_dtype
 from tilewright.torch import _products
+from tilewright.torch._in_force import applied
 from tilewright.torch._passes import Wanted, backward_pass, forward_pass
 from tilewright.torch._frozen import copy_for
 from tilewright.torch._recipes import RECIPES
@@ -21,13 +22,13 @@ AVAILABLE = hasattr(torch.library, "register_autograd")
 
 _LINEAR = (
     "Tensor x, Tensor w, Tensor? bias, Tensor? ends, Tensor values, Tensor scales, Tensor? dgrad_values, Tensor? dgrad_scales, "
-    "Tensor? main_grad, str recipe, str gradient_format, bool promoted, bool keeps, bool requantizes, bool frozen, bool checks"
+    "Tensor? main_grad, str recipe, str gradient_format, bool promoted, bool keeps, bool requantizes, bool frozen, bool checks, str options"
 )
 _GRADIENTS = (
     "Tensor dy, Tensor? x_values, Tensor? x_scales, Tensor? w_values, Tensor? w_scales, Tensor? ends, "
-    "Tensor(a!)? main_grad, str recipe, str gradient_format, bool promoted, bool[] wanted, ScalarType dtype"
+    "Tensor(a!)? main_grad, str recipe, str gradient_format, bool promoted, bool[] wanted, ScalarType dtype, str options"
 )
-_SCALE_STEP = 4  # rows of scales begin at multiples of so many
+_SCALE_STEP = 4  # rows of scales begin at multiples of 4 elements
 _BLOCK = 128
 
 
@@ -36,9 +37,10 @@ def is_compiling() -> bool:
 
 
 def is_watched(*given: Any) -> bool:
-    """Whether somebody sees which operators run, or tensors have no memory of their own for kernels to read.
+    """Whether something observes operators, or a tensor has no memory that kernels could read.
 
-    A compiler, a tracer, a dispatch mode, a subclass of tensors, torch.func; the meta device.
+    Observers are a compiler, a tracer, a dispatch mode, a tensor subclass and torch.func. Tensors on the meta device have no
+    memory.
     """
     if not AVAILABLE:
         return False
@@ -50,7 +52,7 @@ def is_watched(*given: Any) -> bool:
 
 
 def is_legacy_batch(tensor: torch.Tensor) -> bool:
-    """Whether autograd asks for several gradients at once: by another vmap than torch.func's, which has no rules of operators."""
+    """Whether autograd computes several gradients at once (is_grads_batched). Its vmap does not use the rules of operators."""
     return AVAILABLE and not is_compiling() and bool(torch._C._functorch.is_legacy_batchedtensor(tensor))
 
 
@@ -61,13 +63,14 @@ def watched_quantizer(w: torch.Tensor, recipe: str, forward: bool, dgrad: bool) 
 
 
 def gradients(dy: torch.Tensor, *given: Any) -> tuple[torch.Tensor | None, ...]:
-    """`backward_pass`, through its operator where somebody watches."""
-    x, w, ends, main_grad, recipe, gradient_format, promoted, wanted, dtype = given
+    """`backward_pass`, through its operator if something observes operators."""
+    x, w, ends, main_grad, recipe, gradient_format, promoted, wanted, dtype, options = given
     if not is_watched(dy):
-        return backward_pass(dy, *given)
+        with applied(options):
+            return backward_pass(dy, *given[:-1])
     nothing = (None, None)
     made = torch.ops.tilewright.linear_gradients(
-        dy, *(x or nothing), *(w or nothing), ends, main_grad, recipe, gradient_format, promoted, list(wanted), dtype
+        dy, *(x or nothing), *(w or nothing), ends, main_grad, recipe, gradient_format, promoted, list(wanted), dtype, options
     )
     there = (wanted.x, wanted.w and main_grad is None, wanted.bias)
     return tuple(tensor if is_there else None for tensor, is_there in zip(made, there))
@@ -98,10 +101,12 @@ def _linear(
     requantizes: bool,
     frozen: bool,
     checks: bool,
+    options: str,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     if frozen:
         values, scales = copy_for(w, values, scales, recipe, checks)
-    y, kept = forward_pass(x, (values, scales), bias, ends, recipe, promoted, keeps)
+    with applied(options):
+        y, kept = forward_pass(x, (values, scales), bias, ends, recipe, promoted, keeps)
     return (y, *(kept or (_nothing(x), _nothing(x))))
 
 
@@ -115,16 +120,16 @@ def _fake_linear(x: Any, w: Any, bias: Any, ends: Any, *given: Any) -> tuple[tor
     groups = 1 if ends is None else ends.shape[0]
     columns = (x.shape[0] + (_products.ALIGNMENT - 1) * groups) // _products.ALIGNMENT * _products.ALIGNMENT
     values, scales = _fake_quantized(x, recipe.columns, (x.shape[1], columns))
-    if recipe.columns in ("row", "tensor"):  # of each group
+    if recipe.columns in ("row", "tensor"):  # scales per group
         scales = scales.new_empty(groups, *((x.shape[1],) if recipe.columns == "row" else ()))
-    if recipe.columns == "1x128":  # scales of features are neighbours in memory
+    if recipe.columns == "1x128":  # the scales of neighbouring features are neighbours in memory
         padded = (x.shape[1] + _SCALE_STEP - 1) // _SCALE_STEP * _SCALE_STEP
         scales = scales.new_empty(scales.shape[1], padded).t()[: x.shape[1]]
     return y, values, scales
 
 
 def _fake_quantized(like: Any, side: str, shape: Any) -> Pair:
-    """What `quantize` and `quantize_tokens` return for [..., rows, k]."""
+    """Tensors shaped like the results of `quantize` and `quantize_tokens` for [..., rows, k]."""
     *groups, rows, k = shape
     blocks = (k + _BLOCK - 1) // _BLOCK
     scales = {
@@ -167,14 +172,16 @@ def _gradients(
     promoted: bool,
     wanted: list[bool],
     dtype: torch.dtype,
+    options: str,
 ) -> tuple[torch.Tensor, ...]:
     x, w = _pair(x_values, x_scales), _pair(w_values, w_scales)
-    made = backward_pass(dy, x, w, ends, main_grad, recipe, gradient_format, promoted, Wanted(*wanted), dtype)
+    with applied(options):
+        made = backward_pass(dy, x, w, ends, main_grad, recipe, gradient_format, promoted, Wanted(*wanted), dtype)
     return tuple(_nothing(dy) if tensor is None else tensor for tensor in made)
 
 
 def _fake_gradients(dy: Any, *given: Any) -> tuple[torch.Tensor, ...]:
-    x_values, _, w_values, _, ends, main_grad, name, _, _, wanted, dtype = given
+    x_values, _, w_values, _, ends, main_grad, name, _, _, wanted, dtype, _ = given
     recipe, groups, n = RECIPES[name], 1 if ends is None else ends.shape[0], dy.shape[1]
     dx = dw = dbias = _nothing(dy)
     if wanted[0]:
@@ -189,7 +196,7 @@ def _fake_gradients(dy: Any, *given: Any) -> tuple[torch.Tensor, ...]:
 
 
 def _entry_by_entry(operator: Any) -> Any:
-    """The rule of vmap: each entry of a batch is a call, as a scale may be of all that one has."""
+    """The vmap rule: one call per entry of the batch, because a scale may cover all of an entry."""
 
     def rule(info: Any, in_dims: Any, *given: Any) -> Any:
         def entry(i: int) -> Any:

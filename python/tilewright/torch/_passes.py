@@ -1,6 +1,6 @@
-"""Forward and backward of a layer on tensors: what autograd and the operators of torch call. On a GPU the host reads nothing.
+"""Forward and backward of a layer on tensors. Autograd and the torch operators call them.
 
-What is not wanted is None.
+Results that are not requested are None. The host reads no values from a GPU.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from tilewright.torch import _checks, _products
 from tilewright.torch._recipes import RECIPES, LayerRecipe, with_gradients
 from tilewright.torch._weights import Pair
 
-_FOLDED = "e4m3"  # what X and W are without scales
+_FOLDED = "e4m3"  # the recipe of X and W without scales
 
 
 class Wanted(NamedTuple):
-    """The gradients that backward is asked for."""
+    """The gradients that are requested from backward."""
 
     x: bool
     w: bool
@@ -35,7 +35,10 @@ def forward_pass(
     promoted: bool,
     keeps: bool,
 ) -> tuple[torch.Tensor, Pair | None]:
-    """Y, and with `keeps` what wgrad needs: X^T quantised along the tokens of each group, or X as forward has it, where it folds."""
+    """Y, and with `keeps` the operand of wgrad.
+
+    That operand is X^T, quantized along the tokens of each group; if the recipe folds, it is X as forward quantized it.
+    """
     _checks.check_memory("x", x)
     _checks.check_memory("bias", bias)
     if ends is not None:
@@ -65,9 +68,17 @@ def backward_pass(
     wanted: Wanted,
     dtype: torch.dtype,
 ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
-    """dX in the dtype of dY, dW [groups, N, K] of `dtype`, or None where it was added to main_grad, dbias [groups, N] of float32.
+    """The gradients dX, dW and dbias. A dense layer is one group.
 
-    A dense layer is one group. x: what forward kept. w: of dgrad.
+    Args:
+        dy: [tokens, N].
+        x: the operand that forward kept for wgrad.
+        w: the copy of W for dgrad. None if dX is not requested.
+        main_grad: the buffer to which dW is added, or None.
+        dtype: the dtype of dW.
+
+    Returns:
+        dX in the dtype of dY. dW [groups, N, K]; None if it was added to main_grad. dbias [groups, N] of float32.
     """
     layer = with_gradients(RECIPES[recipe], gradient_format)
     groups, dx, dw = _groups(ends, dy), None, None
@@ -87,20 +98,20 @@ def backward_pass(
             dx = _products.dgrad(rows, weights, ends, dy.dtype, layer.dgrad_layout, promoted)
         if columns is not None and x is not None:
             operand = _columns_of_x(x, groups, layer)
-            # One group begins at 0: its end needs no computing on the device.
+            # A single group begins at 0, so its end is known without work on the device.
             ends_of_columns = groups if ends is None else _products.aligned_ends(ends, dy.shape[0])
             dw = _products.wgrad(columns, operand, ends_of_columns, dtype, main_grad, promoted)
     return dx, None if main_grad is not None else dw, _products.sums_of_groups(dy, ends) if wanted.bias else None
 
 
 def _biases(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, ends: torch.Tensor | None) -> torch.Tensor:
-    """Y of weights without elements, of no group, no input or no output: sums of nothing."""
+    """Y for weights without elements (no group, no input or no output): the bias, or zeros."""
     y, tokens = x.new_zeros(x.shape[0], w.shape[-2]), x.shape[0]
     if bias is None or bias.numel() == 0:
         return y
     if ends is None:
         return y.copy_(bias)
-    of_none = bias.new_zeros(1, w.shape[-2])  # of tokens of no group
+    of_none = bias.new_zeros(1, w.shape[-2])  # for tokens after the last end
     return y.copy_(torch.cat([bias.detach(), of_none])[_products.group_of_rows(ends, tokens)])
 
 

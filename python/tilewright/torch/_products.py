@@ -1,4 +1,4 @@
-"""Forward, dgrad and wgrad of one linear layer, dense or grouped, from quantised operands."""
+"""Forward, dgrad and wgrad of one linear layer, dense or grouped, from quantized operands."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tilewright._quantize import Quantized
 from tilewright._quantize_tokens import transpose_codes
 from tilewright.torch._weights import ALIGNMENT
 
-UE8M0_ONE = 127  # the code of a scale of 1
+UE8M0_ONE = 127  # a scale of 1 in UE8M0
 
 ACCUMULATIONS: dict[bool, Accumulation] = {True: "promoted", False: "unpromoted"}
 
@@ -18,7 +18,10 @@ OUTPUTS = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
 
 
 def _sizes_and_begins(ends: torch.Tensor, tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Of groups, each of which begins at a multiple of 128: computed where `ends` is, nothing is read on the host."""
+    """Sizes of the groups, and their begins if each begins at a multiple of 128.
+
+    Computed on the device of `ends`; the host reads nothing.
+    """
     limited = ends.clamp(0, tokens)
     sizes = torch.diff(limited, prepend=limited.new_zeros(1)).clamp(min=0)
     room = (sizes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
@@ -26,28 +29,28 @@ def _sizes_and_begins(ends: torch.Tensor, tokens: int) -> tuple[torch.Tensor, to
 
 
 def aligned_ends(ends: torch.Tensor, tokens: int) -> torch.Tensor:
-    """Where groups end when each begins at a multiple of 128."""
+    """The ends of the groups if each begins at a multiple of 128."""
     sizes, begins = _sizes_and_begins(ends, tokens)
     return (begins + sizes).to(ends.dtype)
 
 
 def aligned_rows(rows: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
-    """[tokens, K] as [columns, K], each group from a multiple of 128 on as `quantize_tokens` has columns, zeros between."""
+    """[tokens, K] as [columns, K]: each group begins at a multiple of 128, as in `quantize_tokens`, with zeros between."""
     tokens, groups = rows.shape[0], ends.shape[0]
     columns = (tokens + (ALIGNMENT - 1) * groups) // ALIGNMENT * ALIGNMENT
     sizes, begins = _sizes_and_begins(ends, tokens)
-    moved = begins + sizes - ends.clamp(0, tokens)  # of each group's tokens
+    moved = begins + sizes - ends.clamp(0, tokens)  # by how many rows the tokens of each group move
     group = group_of_rows(ends, tokens)
     row = torch.arange(tokens, device=rows.device) + torch.cat([moved, moved.new_zeros(1)])[group]
-    # Tokens of no group go to a row behind all others, which is left out.
+    # Tokens of no group go to an extra last row, which is dropped.
     row = torch.where(group < groups, row, columns).clamp(0, columns)
     return rows.new_zeros(columns + 1, rows.shape[1]).index_copy_(0, row, rows)[:columns]
 
 
 def columns_of_codes(codes: torch.Tensor, ends: torch.Tensor) -> Quantized:
-    """e4m3 [tokens, K] without scales as [K, columns], each group from a multiple of 128 on as `quantize_tokens` has columns.
+    """e4m3 [tokens, K] without scales as [K, columns]: each group begins at a multiple of 128, as in `quantize_tokens`.
 
-    One pass over the codes, for which each 128 have a scale of 1: then none is shifted. The scales that come back are left out.
+    One pass of `transpose_codes`, with a scale of 1 per 128 values, so that no value is rescaled. Its scales are dropped.
     """
     blocks = -(-codes.shape[1] // ALIGNMENT)
     ones = torch.full((codes.shape[0], blocks), UE8M0_ONE, dtype=torch.uint8, device=codes.device)
@@ -55,14 +58,14 @@ def columns_of_codes(codes: torch.Tensor, ends: torch.Tensor) -> Quantized:
 
 
 def group_of_rows(ends: torch.Tensor, tokens: int) -> torch.Tensor:
-    """[tokens]: the group of each; groups for tokens of none."""
+    """[tokens]: the group of each token; the number of groups for tokens of no group."""
     return torch.searchsorted(ends, torch.arange(tokens, device=ends.device, dtype=ends.dtype), right=True)
 
 
 def forward(
     x: Quantized, w: Quantized, bias: torch.Tensor | None, ends: torch.Tensor | None, dtype: torch.dtype, promoted: bool
 ) -> torch.Tensor:
-    """Y [tokens, N] = X W^T + bias, rounded once."""
+    """Y [tokens, N] = X W^T + bias, rounded once to dtype."""
     how = ACCUMULATIONS[promoted]
     if ends is None:
         return gemm(x, w, bias=bias, out_dtype=OUTPUTS[dtype], accumulation=how)
@@ -87,7 +90,10 @@ def wgrad(
     main_grad: torch.Tensor | None,
     promoted: bool,
 ) -> torch.Tensor:
-    """dW [groups, N, K] = dY_g^T X_g of each group, or main_grad += that, X [K, columns]. An empty group gives zeros, or adds nothing."""
+    """dW [groups, N, K] = dY_g^T X_g per group, with X [K, columns]; or main_grad += dW.
+
+    The dW of an empty group is zeros.
+    """
     how = ACCUMULATIONS[promoted]
     if main_grad is not None:
         return k_grouped_gemm(dy, x, aligned_offsets=ends, out=main_grad, c=main_grad, accumulation=how)
@@ -98,15 +104,15 @@ def sums_of_groups(dy: torch.Tensor, ends: torch.Tensor | None) -> torch.Tensor:
     """[groups, N]: the sum over the tokens of each group in f64, always in the same order, rounded to f32."""
     if ends is None:
         return dy.sum(0, keepdim=True, dtype=torch.float64).float()
-    # No product with the groups' masks, which torch may round to tf32 and in which a NaN of one group reaches all; no
-    # index_add or cumsum, whose order differs from run to run on a GPU.
+    # Not a product with masks of the groups: torch may round it to tf32, and a NaN of one group reaches all groups. Not
+    # index_add or cumsum: on a GPU their order of additions differs from run to run.
     columns = aligned_rows(dy, ends)
     blocks = columns.view(columns.shape[0] // ALIGNMENT, ALIGNMENT, dy.shape[1]).sum(1, dtype=torch.float64)
     if blocks.numel() == 0:
         return dy.new_zeros(ends.shape[0], dy.shape[1], dtype=torch.float32)
     sizes, begins = _sizes_and_begins(ends, dy.shape[0])
     group = group_of_rows((begins + sizes + ALIGNMENT - 1) // ALIGNMENT, blocks.shape[0])
-    distance = 1  # each block has the sum of as many of its group, from itself on
+    distance = 1  # each block holds the sum of this many blocks of its group, starting with itself
     while distance * ALIGNMENT < dy.shape[0]:
         same = (group[distance:] == group[:-distance]).unsqueeze(1)
         added = blocks[:-distance] + torch.where(same, blocks[distance:], 0.0)

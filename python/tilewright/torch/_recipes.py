@@ -1,4 +1,4 @@
-"""The recipes of the layers: how the two sides of forward, dgrad and wgrad are scaled."""
+"""The recipes of the layers: how both operands of forward, dgrad and wgrad are scaled."""
 
 from __future__ import annotations
 
@@ -13,15 +13,19 @@ GRADIENT_FORMATS = ("e4m3", "e5m2")
 
 @dataclass(frozen=True)
 class LayerRecipe:
-    """Sides of the three products, each as `tilewright.Quantized` names it.
+    """The scaling of each operand of the three products, by the names of `tilewright.Quantized`.
 
-    activations, weights: of forward, Y = X W^T, both along K.
-    gradients: of dY in dgrad, dX = dY W, along N.
-    backward_weights: of W in dgrad, along N. None: the codes of forward are read as they are, for none of their scales varies
-        along N within a block that has one scale in dgrad too.
-    gradient_columns, columns: of dY^T and of X^T in wgrad, dW = dY^T X, along the tokens of a group.
-    folds: dgrad and wgrad multiply the codes of forward, without their scales: dY is multiplied by those of W's rows before it is
-        quantised for dgrad, and by those of X's tokens before it is quantised for wgrad (docs/numerics.md). columns is None.
+    Args:
+        activations: X in forward, along K. Forward is Y = X W^T.
+        weights: W in forward, along K.
+        gradients: dY in dgrad, along N. Dgrad is dX = dY W.
+        backward_weights: W in dgrad, along N. If None, dgrad reads the values of forward. It can, because each block of
+            N x K with one scale in forward also has one scale in dgrad.
+        gradient_columns: dY^T in wgrad, along the tokens of a group. Wgrad is dW = dY^T X.
+        columns: X^T in wgrad, along the tokens of a group. It is None if the recipe folds.
+        folds: dgrad and wgrad multiply the values of forward without their scales (docs/numerics.md). Instead dY is
+            multiplied by the scales of W's rows before it is quantized for dgrad. For wgrad it is multiplied by the scales
+            of X's tokens.
     """
 
     activations: str
@@ -34,7 +38,7 @@ class LayerRecipe:
 
     @property
     def dgrad_layout(self) -> Layout:
-        """Of W in dgrad: codes [N, K] or [K, N]."""
+        """The layout of W in dgrad, which is "nn" for values [N, K] and "nt" for values [K, N]."""
         return "nn" if self.backward_weights is None else "nt"
 
 
@@ -45,17 +49,22 @@ RECIPES = {
     "1x128:128x128": LayerRecipe("1x128", "128x128", "1x128", None, "1x128", "128x128"),
     "fold": LayerRecipe("row", "row", "row", None, "1x128", None, folds=True),
 }
-"""By the names that the layers take: a scale for each token and each row of W; for each tensor; for each 128 elements of a
-token and each 128 x 128 of W, as DeepSeek-V3 was trained (arXiv 2412.19437, section 3.3); that with squares of X in wgrad too,
-so that all three products are 1x128 : 128x128; forward's of `row`, whose codes of X
-and W serve all three products. dY is e4m3."""
+"""The recipes by the names that the layers accept. dY is e4m3, or e5m2 with `gradient_format="e5m2"`.
+
+- row: a scale per token and per row of W.
+- tensor: a scale per tensor.
+- 1x128: a scale per 128 elements of a token and per 128 x 128 of W. DeepSeek-V3 was trained with this recipe (arXiv
+  2412.19437, section 3.3).
+- 1x128:128x128: as 1x128, with 128 x 128 blocks of X in wgrad. All three products are then 1x128 x 128x128.
+- fold: forward as in row. Its values of X and W serve all three products.
+"""
 
 UNPROMOTED = ("row", "tensor")
-"""Those whose products can be summed in the tensor core alone, without promotion to float32 every 128 (docs/numerics.md)."""
+"""The recipes that support promoted=False: sums stay in the tensor core, without float32 promotion every 128 products."""
 
 
 def with_gradients(recipe: LayerRecipe, gradient_format: str) -> LayerRecipe:
-    """The recipe with dY in this format, in dgrad and in wgrad."""
+    """The recipe with dY in this format, in dgrad and wgrad."""
     if gradient_format == "e4m3":
         return recipe
     return replace(

@@ -1,4 +1,4 @@
-"""Copies of weights that serve several calls, because the caller says that the weights stay as they are: `reuse_weights`."""
+"""`reuse_weights`: fp8 copies of weights that serve several calls, while the caller does not write the weights."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from tilewright.torch._weights import Copies, copies_of, dgrad_of
 class _Entry(NamedTuple):
     weight: weakref.ref[torch.Tensor]
     memory: Memory
-    version: int | None  # None: a tensor of inference mode, which counts none
+    version: int | None  # None: an inference tensor, which has no version counter
     copies: Copies
 
 
 class _Store:
-    """The copies of one context, by the weight, how it is quantised, and the stream on which that was done."""
+    """The copies of one context, by the weight, the recipe, and the stream that quantized the weight."""
 
     def __init__(self, captured: bool) -> None:
-        self.captured = captured  # whether the context began while a CUDA graph was captured
+        self.captured = captured  # whether the context began during the capture of a CUDA graph
         self._entries: dict[tuple[int, str, int], _Entry] = {}
 
     def copies(self, w: torch.Tensor, recipe: str, dgrad: bool) -> Copies:
@@ -37,16 +37,16 @@ class _Store:
         if entry is not None and entry.version != _version(w):
             _checks.refuse(
                 "w",
-                "a weight that was written since a call inside of reuse_weights() quantised it",
-                "one that stays as it is until the context ends",
-                "leave the context before the optimizer's step",
+                "a weight that was written after reuse_weights() quantized it",
+                "a weight that is not written inside of the context",
+                "Leave the context before the optimizer's step.",
             )
         if entry is None or (dgrad and entry.copies.dgrad is None):
             self._entries[key] = entry = self._made(w, recipe, dgrad, None if entry is None else entry.copies)
         return entry.copies if dgrad else Copies(entry.copies.forward, None)
 
     def _made(self, w: torch.Tensor, recipe: str, dgrad: bool, known: Copies | None) -> _Entry:
-        with torch.inference_mode(False):  # what is made in inference mode can't be saved for backward by a later call
+        with torch.inference_mode(False):  # a later call cannot save an inference tensor for backward
             if known is None:
                 copies = copies_of(w, recipe, True, dgrad)
             elif known.forward is not None and RECIPES[recipe].backward_weights is None:
@@ -60,31 +60,35 @@ class _Store:
 
 
 _STORES: ContextVar[tuple[_Store, ...]] = ContextVar("tilewright.torch.reuse_weights", default=())
-"""Of the contexts that this thread is inside of, the innermost last."""
+"""The stores of the contexts that this thread has entered, the innermost last."""
 
 
 class reuse_weights:  # noqa: N801: a context, named as torch.no_grad is
-    """Inside, a weight is quantised by its first call, and the copy serves the others: for the microbatches of a step.
+    """A context in which each weight is quantized once, by the first call that uses it:
 
         with tilewright.torch.reuse_weights():
             for x, target in microbatches:
                 loss(model(x), target).backward()
         optimizer.step()
 
-    The caller promises that weights are not written inside. The copies are dropped at the end, also where an exception ends
-    it. A context inside of another one uses its copies. It serves the thread that entered it. Layers that keep W itself
-    (`keep="weight"`, shards of FSDP), compiled layers, and a CUDA graph that is captured inside quantise at each call as ever;
-    a context within the captured part serves that part.
+    Do not write weights inside. The end of the context drops the copies, also after an exception. An inner context uses the
+    copies of the outer one. A context serves only the thread that entered it.
+
+    These quantize at each call, also inside:
+
+    - layers that keep W itself: `keep="weight"`, and weights sharded by FSDP
+    - compiled layers
+    - a CUDA graph whose capture begins inside. A context entered during the capture serves the captured calls.
 
     Raises:
-        ValueError: by a layer's call inside, when torch counts a write to its weight since the copy was made.
+        ValueError: in the call of a layer, if torch counted a write to its weight after the copy was made.
     """
 
     def __init__(self) -> None:
         self._entered: list[tuple[tuple[_Store, ...], _Store | None]] = []
 
     def __enter__(self) -> reuse_weights:
-        if _operators.is_compiling():  # compiled calls quantise on their own
+        if _operators.is_compiling():  # compiled calls quantize at each call
             return self
         outer, captured = _STORES.get(), _captures()
         own = None if outer and outer[-1].captured == captured else _Store(captured)
@@ -105,21 +109,22 @@ class reuse_weights:  # noqa: N801: a context, named as torch.no_grad is
 
 
 def reusable_copies(w: torch.Tensor, recipe: str, dgrad: bool) -> Copies:
-    """Of the context that this call is inside of, if there is one; else made now."""
+    """The copies of the innermost context, or new copies outside of any context."""
     stores = _STORES.get()
-    # A replay of a graph would read copies that are gone by then, and calls outside of it what no replay has written yet.
+    # A replay of a graph would read copies that the context has dropped. Calls outside of the graph would read copies that no
+    # replay has written yet.
     if stores and stores[-1].captured == _captures():
         return stores[-1].copies(w, recipe, dgrad)
     return copies_of(w, recipe, True, dgrad)
 
 
 def _captures() -> bool:
-    """Whether the calls of this moment go into a CUDA graph."""
+    """Whether the current stream is captured in a CUDA graph."""
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 def _stream(w: torch.Tensor) -> int:
-    """Another stream would not wait for the quantiser."""
+    """The current stream, part of the key: a call on another stream would not wait for the quantizer."""
     return int(torch.cuda.current_stream(w.device).cuda_stream) if w.is_cuda else 0
 
 

@@ -1,4 +1,4 @@
-"""The layers inside of torch.func, and where forward-mode gradients are asked for: right, or refused in the layers' own words."""
+"""The layers inside of torch.func, and the refusal of forward-mode gradients."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ import torch
 from tilewright.torch import _autograd, _checks, _operators
 from tilewright.torch._weights import copies_of
 
-_FORWARD_MODE = "the layers have no forward-mode gradients; reverse mode has them: torch.func.vjp, jacrev"
+_TANGENT = "a tensor without a tangent, because the layers have no forward-mode gradients"
+_FORWARD_MODE = "Use reverse mode: torch.func.vjp or jacrev."
 
 
 def are_active() -> bool:
-    """Whether this call is inside of torch.func's grad, vjp, jacrev or vmap."""
+    """Whether this call is inside of torch.func.grad, vjp, jacrev or vmap."""
     return _operators.AVAILABLE and not _operators.is_compiling() and torch._C._are_functorch_transforms_active()
 
 
 def check_forward_gradients(*given: torch.Tensor | None) -> None:
-    """No tangents: the products of fp8 codes have no forward-mode gradient, and zeros in its place would be wrong in silence."""
+    """Refuses tangents. fp8 products have no forward-mode gradient, and zeros would be silently wrong."""
     forward_ad = torch.autograd.forward_ad
     if _operators.is_compiling() or getattr(forward_ad, "_current_level", -1) < 0:
         return
@@ -27,7 +28,7 @@ def check_forward_gradients(*given: torch.Tensor | None) -> None:
             _checks.refuse(
                 name,
                 "a tensor with a tangent (torch.func.jvp, jacfwd, hessian or forward_ad)",
-                "one without",
+                _TANGENT,
                 _FORWARD_MODE,
             )
 
@@ -41,27 +42,28 @@ def transformed_linear(
     recipe: str,
     gradient_format: str,
     promoted: bool,
+    options: str,
 ) -> torch.Tensor:
     if main_grad is not None:
-        _checks.refuse("main_grad", "a buffer, inside of torch.func", "None", "torch.func returns gradients, it adds to no buffer")
+        _checks.refuse("main_grad", "a buffer", "None inside of torch.func", "torch.func returns gradients, not buffers.")
     if w.numel() == 0:
-        _checks.refuse("w", list(w.shape), "a weight that has elements, inside of torch.func")
-    y: torch.Tensor = _Linear.apply(x, w, bias, ends, recipe, gradient_format, promoted)[0]
+        _checks.refuse("w", list(w.shape), "a weight with at least one element, inside of torch.func")
+    y: torch.Tensor = _Linear.apply(x, w, bias, ends, recipe, gradient_format, promoted, options)[0]
     return y
 
 
 class _Linear(torch.autograd.Function):
-    """As torch.func wants it: what is kept for backward are inputs and results. Backward quantises W again."""
+    """The node for torch.func, which keeps only inputs and results for backward. Backward quantizes W again."""
 
-    generate_vmap_rule = True  # the rule calls what is below for a batched tensor; operators then run once for each entry
+    generate_vmap_rule = True  # torch calls these methods with batched tensors; the operators run once per entry
 
     @staticmethod
     def forward(*inputs: Any) -> tuple[torch.Tensor, ...]:  # type: ignore[override]
-        x, w, bias, ends, recipe, gradient_format, promoted = inputs
+        x, w, bias, ends, recipe, gradient_format, promoted, options = inputs
         copy = copies_of(w, recipe, True, False, _operators.watched_quantizer).forward
         assert copy is not None
         y, values, scales = torch.ops.tilewright.linear(
-            x, w, bias, ends, *copy, None, None, None, recipe, gradient_format, promoted, True, True, False, False
+            x, w, bias, ends, *copy, None, None, None, recipe, gradient_format, promoted, True, True, False, False, options
         )
         return y, values, scales
 
@@ -82,25 +84,25 @@ class _Linear(torch.autograd.Function):
             dw = dw.view(ctx.w_shape)
         if dbias is not None:
             dbias = dbias.to(ctx.bias_dtype).view(ctx.w_shape[:-1])
-        return (dx, dw, dbias, None, None, None, None)
+        return (dx, dw, dbias, *(None,) * 5)
 
     @staticmethod
     def jvp(ctx: Any, *_: Any) -> NoReturn:  # type: ignore[override]
-        _checks.refuse("x, w or bias", "a tensor with a tangent (torch.func.jvp, jacfwd, hessian)", "one without", _FORWARD_MODE)
+        _checks.refuse("x, w or bias", "a tensor with a tangent (torch.func.jvp, jacfwd, hessian)", _TANGENT, _FORWARD_MODE)
 
 
 class _Gradients(torch.autograd.Function):
-    """A node in the place of second derivatives, so that they are refused, not zero."""
+    """The node of the gradients. It refuses second derivatives, which torch would otherwise take for zero."""
 
     generate_vmap_rule = True
 
     @staticmethod
     def forward(*inputs: Any) -> tuple[torch.Tensor, ...]:  # type: ignore[override]
-        dy, _, w, values, scales, ends, recipe, gradient_format, promoted, wanted = inputs
+        dy, _, w, values, scales, ends, recipe, gradient_format, promoted, options, wanted = inputs
         copy = copies_of(w, recipe, False, True, _operators.watched_quantizer).dgrad
         assert copy is not None
         made: tuple[torch.Tensor, ...] = torch.ops.tilewright.linear_gradients(
-            dy, values, scales, *copy, ends, None, recipe, gradient_format, promoted, list(wanted), w.dtype
+            dy, values, scales, *copy, ends, None, recipe, gradient_format, promoted, list(wanted), w.dtype, options
         )
         return made
 
@@ -114,4 +116,4 @@ class _Gradients(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, *_: Any) -> NoReturn:  # type: ignore[override]
-        _checks.refuse("x, w or bias", "a tensor with a tangent (torch.func.jvp, jacfwd, hessian)", "one without", _FORWARD_MODE)
+        _checks.refuse("x, w or bias", "a tensor with a tangent (torch.func.jvp, jacfwd, hessian)", _TANGENT, _FORWARD_MODE)

@@ -1,6 +1,6 @@
-"""fp8 copies of a master weight: for forward and for dgrad, from one pass over it where both are wanted.
+"""fp8 copies of a master weight for forward and dgrad, in one pass over the weight if both are requested.
 
-Nothing here is kept: who calls decides for how long a copy serves (`_function`, `_reuse`, `_frozen`).
+This module stores no copy. Its callers decide how long a copy serves (`_function`, `_reuse`, `_frozen`).
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from tilewright.torch import _checks
 from tilewright.torch._recipes import RECIPES
 
 Pair: TypeAlias = tuple[torch.Tensor, torch.Tensor]
-"""Codes and scales."""
+"""Quantized values and their scales."""
 
 ALIGNMENT = 128  # of groups in the columns that quantize_tokens writes
 
 
 class Copies(NamedTuple):
-    """What forward and dgrad read of W; None where it is not wanted."""
+    """The copies of W that forward and dgrad read; None if not requested."""
 
     forward: Pair | None
     dgrad: Pair | None
 
 
 Quantizer: TypeAlias = Callable[[torch.Tensor, str, bool, bool], Copies]
-"""`quantized`, or the operator of it."""
+"""`quantized`, or its torch operator."""
 
 
 def in_one_pass(w: torch.Tensor) -> bool:
-    """Whether rows and columns of all groups are written together.
+    """Whether one pass over w writes the rows and the columns of all groups.
 
-    Groups have to follow each other in memory, as the rows of one matrix. In the columns each begins at a multiple of 128: that
-    may cost an eighth of the copy's memory, not more.
+    Two conditions: the groups follow each other in memory, like the rows of one matrix. And padding costs at most an eighth
+    of the copy's memory, because each group begins at a multiple of 128 in the columns.
     """
     if w.numel() == 0 or w.dim() == 2:
         return w.numel() > 0
@@ -46,18 +46,18 @@ def in_one_pass(w: torch.Tensor) -> bool:
 
 
 def columns_of_groups(groups: int, n: int) -> int:
-    """That quantize_tokens allocates, which does not know that groups are alike."""
+    """The columns that quantize_tokens allocates. It does not know that all groups have n tokens."""
     return (groups * n + (ALIGNMENT - 1) * groups) // ALIGNMENT * ALIGNMENT
 
 
 def transposed_groups(columns: torch.Tensor, groups: int, n: int) -> torch.Tensor:
-    """[groups, K, N] of those columns, [K, columns]."""
+    """The columns [K, columns] of quantize_tokens as a view [groups, K, N]."""
     step = (n + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
     return columns.as_strided((groups, columns.shape[0], n), (step, columns.stride(0), 1))
 
 
 def quantized(w: torch.Tensor, recipe: str, forward: bool, dgrad: bool) -> Copies:
-    """W [..., N, K] along K, and transposed, [..., K, N] along N, where dgrad has codes of its own."""
+    """Quantizes W [..., N, K] along K, and W^T [..., K, N] along N if dgrad has its own copy."""
     _checks.check_memory("w", w)
     layer, w = RECIPES[recipe], w.detach()
     along_n = layer.backward_weights
@@ -85,9 +85,10 @@ def _rows_and_columns(w: torch.Tensor, along_k: str, along_n: str) -> Copies:
 
 
 def copies_of(w: torch.Tensor, recipe: str, forward: bool, dgrad: bool, quantizer: Quantizer = quantized) -> Copies:
-    """dgrad: as `dgrad_layout` says, forward's codes where they serve it, with the scales of the transposed operand.
+    """The copies for forward and dgrad, as requested.
 
-    Where the recipe folds, the scales are those that dY is multiplied by.
+    The copy for dgrad has the layout `dgrad_layout`. If it shares the values of forward, its scales are those of the
+    transposed operand. If the recipe folds, its scales are those that multiply dY.
     """
     layer = RECIPES[recipe]
     if layer.backward_weights is not None:
@@ -98,6 +99,6 @@ def copies_of(w: torch.Tensor, recipe: str, forward: bool, dgrad: bool, quantize
 
 
 def dgrad_of(forward: Pair, recipe: str) -> Pair:
-    """Forward's codes, of a recipe in which they serve dgrad."""
+    """The copy for dgrad that shares the values of forward, for recipes without backward_weights."""
     values, scales = forward
     return values, scales.transpose(-1, -2) if RECIPES[recipe].weights == "128x128" else scales

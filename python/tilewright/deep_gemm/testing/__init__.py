@@ -1,4 +1,4 @@
-"""Timing, comparing and filtering, under DeepGEMM's names."""
+"""Functions to time and compare, and decorators for tests, under DeepGEMM's names."""
 
 from tilewright.deep_gemm._missing import getter, lister
 from tilewright.deep_gemm.testing import numeric, utils

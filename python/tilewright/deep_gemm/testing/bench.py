@@ -1,4 +1,4 @@
-"""Times of GPU kernels, by events and by torch's profiler; wall-clock times where there is no GPU."""
+"""Times of GPU kernels, by events and by torch's profiler. Without a GPU, wall-clock times."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile, schedule
 
 _FLUSH_BYTES = 8_000_000_000
-# What flushing and waiting launch; all else is the measured function's.
+# Kernels that flush the cache or wait. All others belong to the measured function.
 _NOT_MEASURED = ("FillFunctor", "Memset", "spin_kernel")
 _OURS = "tilewright"
 
@@ -26,12 +26,19 @@ def _wall_seconds(function: Callable[[], Any], count: int) -> float:
 
 
 def bench(fn: Callable[[], Any], num_warmups: int = 5, num_tests: int = 10, high_precision: bool = False) -> float:
-    """Seconds that a call takes between two events; high_precision hides the launches behind a long kernel."""
+    """Seconds per call, measured between two events.
+
+    Args:
+        fn: the call.
+        num_warmups: the number of calls before the measurement.
+        num_tests: the number of measured calls.
+        high_precision: whether to start with a long kernel. The host launches the measured calls while it runs.
+    """
     for _ in range(num_warmups):
         fn()
     if not torch.cuda.is_available():
         return _wall_seconds(fn, num_tests)
-    torch.empty(256_000_000, dtype=torch.int8, device="cuda").zero_()  # pushes operands out of the L2 cache
+    torch.empty(256_000_000, dtype=torch.int8, device="cuda").zero_()  # evicts the operands from the L2 cache
     if high_precision:
         square = torch.randn((8192, 8192), device="cuda")
         torch.mm(square, square)
@@ -46,7 +53,7 @@ def bench(fn: Callable[[], Any], num_warmups: int = 5, num_tests: int = 10, high
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Nothing printed reaches the terminal, also from outside Python."""
+    """Suppresses all output to the terminal, also from native code."""
     streams = sys.stdout, sys.stderr
     for stream in streams:
         stream.flush()
@@ -65,7 +72,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _profile(fn: Callable[[], Any], num_tests: int, flush_l2: bool, barrier: Callable[[], Any] | None) -> Any:
-    """A profiler that has recorded `num_tests` calls after as many to warm up."""
+    """A profiler with `num_tests` recorded calls, after the same number of calls to warm up."""
     steps = schedule(wait=0, warmup=1, active=1, repeat=1)
     with profile(activities=[ProfilerActivity.CUDA], schedule=steps, acc_events=True) as profiler:
         for _ in range(2):
@@ -73,7 +80,7 @@ def _profile(fn: Callable[[], Any], num_tests: int, flush_l2: bool, barrier: Cal
                 if flush_l2:
                     torch.empty(_FLUSH_BYTES, dtype=torch.int8, device="cuda").zero_()
                 if barrier is not None:
-                    torch.cuda._sleep(20_000_000)  # some 10 ms: all ranks have launched by then
+                    torch.cuda._sleep(20_000_000)  # about 10 ms, enough for all ranks to launch
                     barrier()
                 fn()
             torch.cuda.synchronize()
@@ -82,10 +89,15 @@ def _profile(fn: Callable[[], Any], num_tests: int, flush_l2: bool, barrier: Cal
 
 
 def kernel_seconds(totals: dict[str, float], names: tuple[str, ...], calls: int) -> tuple[float, ...]:
-    """Seconds a call of the kernels that each name asks for, from the total seconds of every kernel.
+    """Seconds per call of the kernels that each name selects.
 
-    Those whose name contains it; else those of this library, which have names of their own; else, for a single name,
-    all that the function launched.
+    A name selects the kernels whose names contain it. If there are none, it selects the kernels of this library, which have
+    other names than DeepGEMM's. If there are none of those and only one name is given, it selects all kernels.
+
+    Args:
+        totals: total seconds by kernel name.
+        names: the names to look for.
+        calls: the number of calls in the totals.
     """
     measured = {kernel: total for kernel, total in totals.items() if not any(word in kernel for word in _NOT_MEASURED)}
     ours = sum(total for kernel, total in measured.items() if _OURS in kernel)
@@ -104,10 +116,24 @@ def bench_kineto(
     with_multiple_kernels: bool = False,
     barrier: Callable[[], Any] | None = None,
 ) -> Any:
-    """Seconds of the named kernels in a call, by torch's profiler: a number for a name, a tuple for a tuple.
+    """Seconds per call of the named kernels, measured by torch's profiler.
 
-    Kernels of this library count under any name (`kernel_seconds`). All kernels that a name matches are added up,
-    whatever with_multiple_kernels says. DG_USE_NVIDIA_TOOLS=1 calls nothing and answers 1; without a GPU: wall-clock.
+    Kernels of this library count under any name (`kernel_seconds`). The times of all kernels that a name matches are added,
+    for both values of with_multiple_kernels. With the environment variable DG_USE_NVIDIA_TOOLS=1 nothing is called, and the
+    result is 1. Without a GPU the result is wall-clock time.
+
+    Args:
+        fn: the call.
+        kernel_names: a name or a tuple of names.
+        num_tests: the number of measured calls. The same number of calls runs first to warm up.
+        suppress_kineto_output: whether to suppress output during the measurement. Default False.
+        trace_path: a file for a Chrome trace, or None.
+        flush_l2: whether to flush the L2 cache before each call. Default True.
+        with_multiple_kernels: without effect.
+        barrier: a function called before each call. It is meant for runs on several ranks.
+
+    Returns:
+        A number for one name, a tuple for a tuple of names.
     """
     names = (kernel_names,) if isinstance(kernel_names, str) else tuple(kernel_names)
     if int(os.environ.get("DG_USE_NVIDIA_TOOLS", "0")):

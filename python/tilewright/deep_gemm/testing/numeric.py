@@ -1,4 +1,4 @@
-"""Comparing tensors and counting their bytes."""
+"""Functions that compare tensors and count their bytes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from torch import Tensor
 
 
 def calc_diff(x: Tensor, y: Tensor) -> Any:
-    """1 - 2 x.y / (x.x + y.y) in float64: 0 for equal tensors, about half the squared relative error for close ones."""
+    """1 - 2 x.y / (x.x + y.y) in float64. 0 for equal tensors; about half the squared relative error for similar tensors."""
     x, y = x.double(), y.double()
     norms = (x * x).sum() + (y * y).sum()
     return 0.0 if norms == 0 else 1 - 2 * (x * y).sum() / norms
 
 
 def count_bytes(*tensors: Any) -> int:
-    """Bytes of all elements, in nested tuples and lists too; None counts nothing."""
+    """Bytes of all elements, including nested tuples and lists. None counts as 0."""
     total = 0
     for entry in tensors:
         if isinstance(entry, tuple | list):
@@ -27,10 +27,10 @@ def count_bytes(*tensors: Any) -> int:
 
 
 def assert_bitwise_equal(x: Tensor, y: Tensor, label: str = "") -> None:
-    """AssertionError with the first element that differs, NaNs and signs of zeros included."""
+    """Raises AssertionError with the first element whose bits differ. Bits of NaNs and signs of zeros count."""
     words = f" ({label})" if label else ""
     if x.shape != y.shape or x.dtype != y.dtype:
-        raise AssertionError(f"{list(x.shape)} of {x.dtype} and {list(y.shape)} of {y.dtype} compared{words}")
+        raise AssertionError(f"x: got {x.dtype} {list(x.shape)}; expected {y.dtype} {list(y.shape)}, like y{words}.")
     if x.numel() == 0:
         return
     bits = [tensor.contiguous().view(-1, 1).view(torch.uint8) for tensor in (x, y)]

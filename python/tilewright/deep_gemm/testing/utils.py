@@ -1,4 +1,4 @@
-"""Which GPU this is, and decorators for test functions."""
+"""The kind of GPU, and decorators for test functions."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import torch
 
 
 def get_arch_major() -> int:
-    """The current GPU's compute capability without its fraction; 9, whose API this is, where there is no GPU."""
+    """The major compute capability of the current GPU. Without a GPU it is 9 (Hopper)."""
     return torch.cuda.get_device_capability()[0] if torch.cuda.is_available() else 9
 
 
 def test_filter(condition: Callable[[], bool]) -> Callable[..., Any]:
-    """The function runs only if the condition holds when it is called; else it says that it does not."""
+    """A decorator: the function runs if the condition holds at the call, and otherwise prints that it is skipped."""
 
     def decorated(function: Callable[..., Any]) -> Callable[..., None]:
         @functools.wraps(function)
@@ -24,18 +24,18 @@ def test_filter(condition: Callable[[], bool]) -> Callable[..., Any]:
             if condition():
                 function(*args, **kwargs)
             else:
-                print(f"{function.__name__}: left out, its condition does not hold\n")
+                print(f"{function.__name__}: skipped, because its condition does not hold\n")
 
         return wrapper
 
     return decorated
 
 
-test_filter.__test__ = False  # type: ignore[attr-defined]  # pytest takes it for a test
+test_filter.__test__ = False  # type: ignore[attr-defined]  # not a test, despite its name
 
 
 def ignore_env(name: str, condition: Callable[[], bool]) -> Callable[..., Any]:
-    """The function runs without the environment variable if the condition holds when it is called."""
+    """A decorator: the function runs without the environment variable, if the condition holds at the call."""
 
     def decorated(function: Callable[..., Any]) -> Callable[..., None]:
         @functools.wraps(function)

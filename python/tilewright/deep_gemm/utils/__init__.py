@@ -1,4 +1,4 @@
-"""Casts, layouts of scale factors, and helpers for distributed runs, under DeepGEMM's names."""
+"""Casts, layouts of scale factors and helpers for distributed runs, under DeepGEMM's names."""
 
 from tilewright.deep_gemm._missing import getter, lister
 from tilewright.deep_gemm.utils import layout, math

@@ -1,4 +1,4 @@
-"""Tensors of one element type read as another, whatever their strides."""
+"""Views of tensors as other element types, for any strides."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def as_bytes(x: Tensor) -> Tensor:
-    """uint8 [.., n * bytes of an element], lowest byte first. A last dimension of one may have any stride."""
+    """uint8 [.., n * bytes of an element], lowest byte first. A last dimension of size 1 may have any stride."""
     return x.contiguous().flatten().view(torch.uint8).view(*x.shape[:-1], x.shape[-1] * x.element_size())
 
 
@@ -16,14 +16,14 @@ _NAN = 255
 
 
 def no_powers_of_two(x: Tensor) -> Tensor:
-    """Where float32 x is no number that UE8M0 has: neither a positive power of two, nor zero, nor infinity (its NaN)."""
+    """Where UE8M0 cannot represent float32 x: not a positive power of two, not zero, and not infinity (NaN in UE8M0)."""
     return (x.contiguous().view(torch.int32) & ~_EXPONENT) != 0
 
 
 def exponents(x: Tensor) -> Tensor:
-    """The UE8M0 codes of float32 powers of two, as uint8. Zero is 0; numbers that are no powers of two become NaN.
+    """Float32 powers of two as UE8M0, in uint8. Zero becomes 0; numbers that are not powers of two become NaN.
 
-    No one reads back from a GPU whether there were any: what is multiplied with them is NaN, and no other number.
+    On a GPU the host does not check whether there were such numbers. All products with them are NaN.
     """
     codes = (x.contiguous().view(torch.int32) >> 23).masked_fill_(no_powers_of_two(x), _NAN)
     return codes.to(torch.uint8)

@@ -1,4 +1,4 @@
-"""Helpers for runs on several GPUs, through torch.distributed."""
+"""Helpers for runs on several GPUs with torch.distributed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ _rank_on_host: int | None = None
 
 
 def init_dist(local_rank: int, num_local_ranks: int) -> tuple[int, int, Any]:
-    """Joins the process group of MASTER_ADDR, MASTER_PORT, with WORLD_SIZE and RANK counting hosts.
+    """Joins the process group at MASTER_ADDR and MASTER_PORT. WORLD_SIZE and RANK count hosts.
 
-    NCCL where there are GPUs, one of which becomes this process's, else Gloo. Returns (rank, size, group of all).
+    With GPUs it uses NCCL, and GPU `local_rank` becomes the current device. Without GPUs it uses Gloo.
+
+    Returns:
+        (rank, number of ranks, group of all ranks).
     """
     global _rank_on_host
     _rank_on_host = local_rank
@@ -36,7 +39,7 @@ def init_dist(local_rank: int, num_local_ranks: int) -> tuple[int, int, Any]:
 
 
 def uneven_all_gather(tensor: Tensor, dim: int = 0, group: distributed.ProcessGroup | None = None) -> Tensor:
-    """The tensors of all ranks, one after another along `dim`, where their sizes may differ."""
+    """Concatenates the tensors of all ranks along `dim`. Their sizes along `dim` may differ."""
     size = torch.tensor([tensor.shape[dim]], device=tensor.device)
     sizes = [torch.empty_like(size) for _ in range(distributed.get_world_size(group))]
     distributed.all_gather(sizes, size, group=group)
@@ -52,9 +55,9 @@ def uneven_all_gather(tensor: Tensor, dim: int = 0, group: distributed.ProcessGr
 
 
 def dist_print(s: str = "", once_in_node: bool = False) -> None:
-    """Prints on every rank, or on the first of each host, and waits for all ranks."""
+    """Prints on every rank, or on the first rank of each host, and waits for all ranks."""
     if _rank_on_host is None:
-        raise RuntimeError("dist_print: no process group yet; call init_dist first")
+        raise RuntimeError("dist_print: got no process group; expected one. Call init_dist first.")
     if _rank_on_host == 0 or not once_in_node:
         print(s, flush=True)
     distributed.barrier()

@@ -1,4 +1,4 @@
-"""Layouts of scale factors: MN-major with 16-byte aligned columns, and four UE8M0 packed into an int32."""
+"""Layouts of scale factors: MN-major with 16-byte aligned columns, and int32 with four packed UE8M0."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ get_k_alignment_for_contiguous_layout = get_mk_alignment_for_contiguous_layout
 
 
 def get_tma_aligned_size(x: int, element_size: int) -> int:
-    """The smallest size from x on whose elements fill a multiple of 16 bytes."""
+    """The smallest size of at least x whose elements fill a multiple of 16 bytes."""
     if element_size not in (1, 2, 4, 8, 16):
-        raise ValueError(f"element_size: {element_size} given, a power of two up to 16 expected; it counts bytes")
+        raise ValueError(f"element_size: got {element_size}; expected 1, 2, 4, 8 or 16 bytes.")
     return align(x, 16 // element_size)
 
 
 def mn_major_strides(sf: torch.Tensor) -> tuple[int, ...]:
-    """Strides of [..., mn, k blocks] with neighbouring rows side by side and columns that start at 16 bytes."""
+    """MN-major strides for [..., mn, k blocks], with columns that start at multiples of 16 bytes."""
     aligned_mn = get_tma_aligned_size(sf.shape[-2], sf.element_size())
     strides = (1, aligned_mn)
     return strides if sf.dim() == 2 else (aligned_mn * sf.shape[-1], *strides)
 
 
 def mn_major(sf: torch.Tensor) -> torch.Tensor:
-    """[..., mn, k blocks] in these strides; as it is where it has them."""
+    """A copy with the strides of `mn_major_strides`; sf itself if it has them."""
     strides = mn_major_strides(sf)
     if sf.stride() == strides:
         return sf
@@ -54,13 +54,14 @@ def mn_major(sf: torch.Tensor) -> torch.Tensor:
 
 def _check_factors(sf: torch.Tensor, dimensions: tuple[int, ...], what: str) -> None:
     if sf.dtype != torch.float32 or sf.dim() not in dimensions:
-        raise ValueError(f"sf: {list(sf.shape)} of {sf.dtype} given, {what} of torch.float32 expected")
+        raise ValueError(f"sf: got {sf.dtype} {list(sf.shape)}; expected torch.float32 {what}.")
 
 
 def get_mn_major_tma_aligned_tensor(sf: torch.Tensor) -> torch.Tensor:
-    """float32 [mn, k blocks] or [groups, mn, k blocks] in strides (.., 1, mn rounded up to 16 bytes).
+    """Scale factors with strides (.., 1, mn rounded up to 16 bytes); sf itself if it has these strides.
 
-    Returned as it is where it has them.
+    Args:
+        sf: float32 [mn, k blocks] or [groups, mn, k blocks].
     """
     _check_factors(sf, (2, 3), "[mn, k blocks] or [groups, mn, k blocks]")
     return mn_major(sf)
@@ -69,10 +70,14 @@ def get_mn_major_tma_aligned_tensor(sf: torch.Tensor) -> torch.Tensor:
 def get_mn_major_tma_aligned_packed_ue8m0_tensor(
     sf: torch.Tensor, psum_layout: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """int32 [.., mn, ceil(k blocks / 4)], MN-major and aligned: four UE8M0 codes each, the first in the lowest byte.
+    """Scale factors packed as int32, MN-major and aligned, with four UE8M0 each, the first in the lowest byte.
 
-    sf holds powers of two; other numbers become NaN (255). psum_layout is not needed: rows between groups are packed like
-    any other.
+    Args:
+        sf: powers of two, float32 [mn, k blocks] or [groups, mn, k blocks]. Other numbers become NaN (255).
+        psum_layout: not needed. Rows between groups are packed like all others.
+
+    Returns:
+        int32 [.., mn, ceil(k blocks / 4)].
     """
     _check_factors(sf, (2, 3), "[mn, k blocks] or [groups, mn, k blocks]")
     blocks = sf.shape[-1]
@@ -96,20 +101,32 @@ def get_k_grouped_mn_major_tma_aligned_packed_ue8m0_tensor(
     k_alignment: int,
     use_psum_layout: bool = False,
 ) -> torch.Tensor:
-    """float32 [sum of k blocks, mn] -> int32 [sum over groups of ceil(k blocks / 4), mn], four UE8M0 codes each.
+    """Packs the scale factors of a k-grouped operand: int32 with four UE8M0 each. The host reads nothing from the GPU.
 
-    Groups start anew in both. grouped_layout: int32 [groups], the k of each group, or (psum) the k at which it ends,
-    each starting at a multiple of k_alignment. ks_cpu: the same k on the host, or k rounded up to k_alignment; without
-    it (psum only) the result has as many rows as could be needed. Nothing is read back from the GPU.
+    Each group begins a new row in sf and in the result.
+
+    Args:
+        sf: powers of two, float32 [sum of k blocks, mn].
+        grouped_layout: int32 [groups], the k of each group. With use_psum_layout it has the k at which each group ends.
+            Groups then start at multiples of k_alignment.
+        ks_cpu: the k of each group on the host, or k rounded up to k_alignment. None is allowed only with use_psum_layout.
+            The result then has the largest number of rows that could be needed.
+        gran_k: the k-elements per factor.
+        k_alignment: the alignment of groups with use_psum_layout.
+        use_psum_layout: whether grouped_layout has ends.
+
+    Returns:
+        int32 [sum over groups of ceil(k blocks / 4), mn].
     """
     _check_factors(sf, (2,), "[sum of k blocks, mn]")
     groups = grouped_layout.numel()
     if not ks_cpu and not use_psum_layout:
-        raise ValueError(f"ks_cpu: {ks_cpu} given, the k of each of the {groups} groups expected without a psum layout")
+        raise ValueError(f"ks_cpu: got {ks_cpu}; expected the k of each of the {groups} groups without use_psum_layout.")
     if ks_cpu and len(ks_cpu) != groups:
-        raise ValueError(f"ks_cpu: {len(ks_cpu)} numbers given, {groups} expected, one a group of grouped_layout")
+        values = f"{len(ks_cpu)} value" + "s" * (len(ks_cpu) != 1)
+        raise ValueError(f"ks_cpu: got {values}; expected {groups}, one per group of grouped_layout.")
     if ks_cpu and not use_psum_layout and sum(ceil_div(k, gran_k) for k in ks_cpu) != sf.shape[0]:
-        raise ValueError(f"sf: {sf.shape[0]} rows given, one for {gran_k} of each k of ks_cpu expected")
+        raise ValueError(f"sf: got {sf.shape[0]} rows; expected one per {gran_k} elements of each k of ks_cpu.")
     rows = sum(ceil_div(k, gran_k * 4) for k in ks_cpu) if ks_cpu else (sf.shape[0] + groups * 3) // 4
     if rows == 0 or sf.shape[0] == 0:
         return torch.empty((rows, sf.shape[1]), dtype=torch.int32, device=sf.device)
