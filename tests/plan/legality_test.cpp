@@ -215,11 +215,11 @@ TEST(Legality, EveryCallHasAPlanOrAReason) {
     EXPECT_GE(asked, all_recipes().size() * std::size(all_groupings) * std::size(all_layouts) / TILEWRIGHT_CALL_STEP);
     EXPECT_GT(planned, 0);
     EXPECT_TRUE(reasons.contains(
-        "a: got f16; expected bf16, nvfp4, mxfp4, or fp8 with tensor, row, 1x128 or 1x32 scales, next to mxfp4 weights "
+        "a: got f16; expected bf16, nvfp4, mxfp4, or fp8 with tensor, row, 1x128 or 1x32 scales for mxfp4 weights "
         "on a Hopper GPU. Pass it as bf16, or copy the tensors to the host and use the CPU backend."));
-    EXPECT_TRUE(
-        reasons.contains("a: got bf16; expected fp8 with tensor, row, 1x128 or 128x128 scales on a Hopper GPU. Copy "
-                         "the tensors to the host and use the CPU backend."));
+    EXPECT_TRUE(reasons.contains(
+        "a: got bf16; expected fp8 with tensor, row, 1x128 or 128x128 scales on a Hopper GPU. Quantize "
+        "it, or copy the tensors to the host and use the CPU backend."));
 }
 
 }  // namespace
