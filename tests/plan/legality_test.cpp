@@ -31,13 +31,13 @@ struct Pair {
 TEST(Legality, EachRuleSpeaksInNumbers) {
     const Pair pairs[]{
         {"256x128x128 stages=3", "256x128x128 stages=4",
-         "shared memory: 256x128 with 4 stages needs 261 KB of shared memory, 227 KB exist"},
+         "shared memory: 256x128 with 4 stages needs 261 KB of shared memory; 227 KB are available"},
         {"256x128x128 stages=3", "256x256x128 stages=2",
-         "registers: 256x256 needs 288 accumulator registers per thread (256 for the sum, 32 for partial sums), 200 "
+         "registers: 256x256 needs 288 accumulator registers per thread (256 for the sum, 32 for partial sums); 200 "
          "are available after 32 others with 2 warpgroups"},
         {"192x128x128 warpgroups=3", "192x128x128", "wgmma: 192x128: 2 warpgroups multiply multiples of 128 rows"},
         {"128x136x128", "128x132x128", "wgmma: 128x132: wgmma supports multiples of 8 columns, at most 256"},
-        {"128x128x128", "128x128x64", "wgmma: 128x128: a stage holds 128 of k, not 64"},
+        {"128x128x128", "128x128x64", "wgmma: 128x128: a stage holds a k-block of 128, not 64"},
         {"128x128x128 cluster=2 multicast=a", "128x128x128 cluster=4 multicast=a",
          "cluster: clusters of 4 leave SMs idle, only pairs fill the chip"},
         {"128x128x128 cluster=2 multicast=b", "128x128x128 cluster=2",
@@ -65,7 +65,7 @@ TEST(Legality, SwappedAndSplitTilesAreLegalForFewRows) {
 
 TEST(Legality, PairsNeedTwoTilesOfOneGroup) {
     EXPECT_EQ(objection("128x128x128 cluster=2 multicast=b", dense(128, 7168, 512)),
-              "cluster: sharing b takes two tiles of 128 along the rows of D; there are 128");
+              "cluster: sharing b needs two tiles of 128 along the rows of D; there are 128");
     EXPECT_EQ(objection("128x128x128 cluster=2 multicast=b", dense(129, 7168, 512)), "");
     ProblemSizes masked = dense(1024, 4096, 7168);
     masked.grouping = Grouping::m_grouped_masked;
@@ -95,7 +95,7 @@ TEST(Legality, SplitsKeepInvarianceAndFitAClusterOfBlocks) {
               "cluster: 4 slices of k take a cluster of 4 that shares no operand");
     sizes.sm_limit = 3;
     EXPECT_EQ(objection("64x64x128 warpgroups=1 split=4", sizes),
-              "cluster: a cluster of 4 needs as many SMs, this call may use 3");
+              "cluster: a cluster of 4 needs as many SMs; this call may use 3");
 }
 
 TEST(Legality, AnOperandAlongItsRowsIsMmaA) {
@@ -128,7 +128,7 @@ TEST(Legality, PackedWeightsForBf16AreMmaA) {
     EXPECT_EQ(objection_to("192x16x128 stages=5 warpgroups=3 swap"),
               "wgmma: 192x16 swapped: packed weights are loaded in 64 rows or multiples of 128");
     EXPECT_EQ(objection_to("256x64x128 stages=6 warpgroups=4 swap"),
-              "shared memory: 256x64 swapped with 6 stages needs 237 KB of shared memory, 227 KB exist");
+              "shared memory: 256x64 swapped with 6 stages needs 237 KB of shared memory; 227 KB are available");
     EXPECT_NE(objection_to("256x104x128 stages=3 warpgroups=4 swap"), "") << "registers";
 }
 
@@ -215,11 +215,11 @@ TEST(Legality, EveryCallHasAPlanOrAReason) {
     EXPECT_GE(asked, all_recipes().size() * std::size(all_groupings) * std::size(all_layouts) / TILEWRIGHT_CALL_STEP);
     EXPECT_GT(planned, 0);
     EXPECT_TRUE(reasons.contains(
-        "a: got f16; expected bf16, nvfp4, mxfp4, or fp8 with tensor, row, 1x128 or 1x32 scales, next to mxfp4 weights "
+        "a: got f16; expected bf16, nvfp4, mxfp4, or fp8 with tensor, row, 1x128 or 1x32 scales for mxfp4 weights "
         "on a Hopper GPU. Pass it as bf16, or copy the tensors to the host and use the CPU backend."));
-    EXPECT_TRUE(
-        reasons.contains("a: got bf16; expected fp8 with tensor, row, 1x128 or 128x128 scales on a Hopper GPU. Copy "
-                         "the tensors to the host and use the CPU backend."));
+    EXPECT_TRUE(reasons.contains(
+        "a: got bf16; expected fp8 with tensor, row, 1x128 or 128x128 scales on a Hopper GPU. Quantize "
+        "it, or copy the tensors to the host and use the CPU backend."));
 }
 
 }  // namespace

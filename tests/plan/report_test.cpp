@@ -145,7 +145,7 @@ TEST(ExplainCommand, NamesTheKernelAndTheLoopForWideRowsOfTheRecipeAtHand) {
     for (const std::string recipe : {"1x128:mxfp4", "row:mxfp4", "mxfp8:mxfp4", "bf16:mxfp4"}) {
         const bool raw = recipe == "1x128:mxfp4" || recipe == "row:mxfp4";
         const std::string unpacked = "--unpacked --recipe " + recipe;
-        EXPECT_EQ(contains(printed(unpacked), "codes of weights are read as they are"), raw) << recipe;
+        EXPECT_EQ(contains(printed(unpacked), "unpacked weights are read in place"), raw) << recipe;
         EXPECT_EQ(nlohmann::json::parse(printed("--json " + unpacked))["has_raw_codes"], raw) << recipe;
     }
     EXPECT_FALSE(contains(printed("--recipe 1x128:mxfp4"), "codes of weights")) << "packed before";
