@@ -5,6 +5,7 @@ import functools
 import pathlib
 import re
 import subprocess
+from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).parents[2]
 C_LIKE = (".h", ".cpp", ".cuh", ".S", ".in")
@@ -20,6 +21,7 @@ PYTHON_TOKEN = re.compile(
     r'(?P<string>"""(?:\\.|[^\\])*?"""' + r"|'''(?:\\.|[^\\])*?'''" + r'|"(?:\\.|[^"\\\n])*"' + r"|'(?:\\.|[^'\\\n])*')|(?P<comment>#[^\n]*)",
     re.DOTALL,
 )
+COMMENT_SIGN = re.compile(r"^(?://+!?<?|#+!?)")
 HASH_TOKEN = re.compile(r"(?P<comment>(?<!\S)#[^\n]*)")
 
 
@@ -61,14 +63,29 @@ def line_numbers(text, places):
         yield line
 
 
+class Comment(NamedTuple):
+    line: int
+    text: str  # without its sign, with its indentation
+    column: int
+    begins: bool  # no comment of the line before goes on here
+
+
 def comments(name, text):
-    """(line, text) of each line of a comment or of a docstring, without its sign."""
+    """The lines of comments and docstrings."""
     found = []
     matches = [t for t in tokens(name, text) if t.lastgroup == "comment"]
-    for token, first in zip(matches, line_numbers(text, (t.start() for t in matches)), strict=True):
-        body = token.group()
-        body = body[2:-2] if body.startswith("/*") else body.lstrip("/#!<")
-        found += [(first + i, line.strip().removeprefix("* ")) for i, line in enumerate(body.split("\n"))]
+    before = Comment(-1, "", 0, True)
+    for token, line in zip(matches, line_numbers(text, (t.start() for t in matches)), strict=True):
+        start = text.rfind("\n", 0, token.start()) + 1
+        column = token.start() - start
+        follows = not text[start : token.start()].strip() and before.line == line - 1 and before.column == column
+        if token.group().startswith("/*"):
+            body = [part.strip().removeprefix("*") for part in token.group()[2:-2].split("\n")]
+        else:
+            body = [COMMENT_SIGN.sub("", token.group())]
+        for i, part in enumerate(body):
+            before = Comment(line + i, part.rstrip().removeprefix(" "), column, i == 0 and not follows)
+            found.append(before)
     if name.endswith(".py"):
         found += docstrings(text)
     return sorted(found)
@@ -78,7 +95,8 @@ def docstrings(text):
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, documented) and (body := ast.get_docstring(node)):
-            yield from ((node.body[0].lineno + i, line) for i, line in enumerate(body.split("\n")))
+            for i, line in enumerate(body.split("\n")):
+                yield Comment(node.body[0].lineno + i, line.rstrip(), 0, i == 0)
 
 
 def literals(name, text):

@@ -36,7 +36,7 @@ def test_comments_name_what_exists():
     gone = {}
     for name in FILES:
         if name.endswith(CODE):
-            found = missing("\n".join(line for _, line in sources.comments(name, sources.text_of(name))))
+            found = missing("\n".join(c.text for c in sources.comments(name, sources.text_of(name))))
             gone |= {name: found} if found else {}
     assert not gone, f"comments name what the tree does not have: {gone}"
 
