@@ -69,8 +69,9 @@ def exempt():
 
 # Markdown
 
+TABLE = re.compile(r" {0,3}\|")  # more spaces are code
 ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])\s+")
-SEPARATOR = re.compile(r"\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$")
+SEPARATOR = re.compile(r"\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$")
 
 
 def cells(line):
@@ -78,8 +79,8 @@ def cells(line):
 
 
 def without_code(text):
-    """Blanks for fenced code, HTML comments and pictures; lines keep their numbers."""
-    hidden = r"^([ \t]*)(```+|~~~+)[^\n]*\n.*?^\1\2[ \t]*$|<!--.*?-->|<(picture|svg|table)\b.*?</\3>"
+    """Blanks for front matter, fenced code, HTML comments and pictures; lines keep their numbers."""
+    hidden = r"\A---\n.*?\n---$|^([ \t]*)(```+|~~~+)[^\n]*\n.*?^\1\2[ \t]*$|<!--.*?-->|<(picture|svg|table)\b.*?</\3>"
     return re.sub(hidden, lambda m: "\n" * m[0].count("\n"), text, flags=re.DOTALL | re.MULTILINE)
 
 
@@ -95,11 +96,11 @@ def page_blocks(text):
 
     for number, line in enumerate(lines, 1):
         item = ITEM.match(line)
-        if not line.strip() or line.startswith(("#", "|")):
+        if not line.strip() or line.startswith("#") or TABLE.match(line) or line.startswith((":::", "+++")):  # MyST: ":::{note}", "+++"
             end()
             if line.startswith("#"):
                 blocks.append(Block(number, line.lstrip("# "), "heading"))
-            elif line.startswith("|") and not SEPARATOR.match(line):
+            elif TABLE.match(line) and not SEPARATOR.match(line):
                 blocks += [Block(number, cell, "cell") for cell in cells(line) if cell]
             continue
         if not block and line.startswith(("    ", "\t")) and not item:
@@ -117,7 +118,7 @@ def headless_tables(text):
     """Lines that begin with `|` and have no line of dashes after the first of them."""
     lines = ["", *without_code(text).split("\n"), ""]
     for number in range(1, len(lines) - 1):
-        if lines[number].startswith("|") and not lines[number - 1].startswith("|"):
+        if TABLE.match(lines[number]) and not TABLE.match(lines[number - 1]):
             if not (SEPARATOR.match(lines[number + 1]) and len(cells(lines[number])) == len(cells(lines[number + 1]))):
                 yield number, lines[number]
 
@@ -216,7 +217,7 @@ def prose_hits(scope, name, blocks):
 
 def page_hits(name, text):
     for number, line in enumerate(text.split("\n"), 1):
-        if len(line) > COLUMNS and not line.startswith("|") and " " in line.strip():
+        if len(line) > COLUMNS and not TABLE.match(line) and " " in line.strip():
             yield Hit("pages", "long-line", name, number, line)
     yield from (Hit("pages", "table-without-header", name, line, found) for line, found in headless_tables(text))
     yield from (Hit("pages", "page-not-linked", name, line, found) for line, found in unlinked_pages(name, text))
