@@ -20,27 +20,40 @@ setup:  ## install what building and testing need
 setup-torch:
 	@tools/setup torch=$(torch)
 
+# Compiled kernels are kept there, by their content; unset: in build/kernels.
+kernel-cache := $(if $(TILEWRIGHT_KERNEL_CACHE),-D TILEWRIGHT_KERNEL_CACHE=$(TILEWRIGHT_KERNEL_CACHE))
+
 build: setup  ## the library, the program, the tests
 ifndef built
-	cmake --preset release
+	cmake --preset release $(kernel-cache)
 	cmake --build --preset release -j $(cpus)
 endif
 
-run: build  ## the main job: check every operation and recipe, then run a real model with each recipe
-	$(program) verify
-	$(MAKE) --no-print-directory python-package
-	$(python) examples/minilm/minilm.py
+# Where there is no GPU and no build yet, `make run` builds no kernels: they are compiled on first use.
+gpu := $(wildcard /dev/nvidia[0-9]* /dev/dxg)
+quick = $(if $(gpu)$(shell grep -s '^TILEWRIGHT_QUICK_RUN:.*=OFF' build/release/CMakeCache.txt),OFF,ON)
 
+run:  ## the main job: build, check every operation and recipe, then run a real model with each recipe
+	@tools/setup build
+	@tools/step configure 'finds the compiler and the libraries' cmake --preset release -D TILEWRIGHT_QUICK_RUN=$(quick)
+	@tools/step build 'the library and the program, on $(cpus) cores' cmake --build --preset release -j $(cpus) --target tilewright_program
+	@tools/step package 'the Python package, in build/venv' tools/python-package
+	@echo 'verify: each operation and recipe against its error bound (all cases: $(program) verify)'
+	@$(program) verify --quick
+	@echo 'model: embeddings of 216 sentences by a real model, with each recipe'
+	@$(python) examples/minilm/minilm.py
+
+# torch is downloaded while the library is built; torch=no may make the environment again, so it comes first.
 # built: two of CMake that write one folder at a time fail now and then.
-test: setup-torch build test-cpp  ## everything that must pass; torch=no: without torch and the tests that need it
-	$(MAKE) --no-print-directory --jobs=2 --output-sync=line built=yes lint-then-build-sanitize test-packages
-	$(MAKE) --no-print-directory test-sanitize
+test: $(if $(filter yes,$(torch)),setup,setup-torch)  ## everything that must pass; torch=no: without torch and the tests that need it
+	$(MAKE) --no-print-directory --jobs=2 setup-torch test-cpp
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=line built=yes lint-then-sanitize test-packages
 
 # Two lists of jobs, each one after another: those of the second are mostly on one core, and the first takes the rest.
-.PHONY: lint-then-build-sanitize build-sanitize test-packages
-lint-then-build-sanitize: build
+.PHONY: lint-then-sanitize build-sanitize test-packages
+lint-then-sanitize: build
 	$(MAKE) --no-print-directory lint
-	$(MAKE) --no-print-directory build-sanitize
+	$(MAKE) --no-print-directory test-sanitize
 test-packages: build
 	$(MAKE) --no-print-directory test-install
 	$(MAKE) --no-print-directory test-python
@@ -64,10 +77,11 @@ test-package: setup-torch  ## the Python package compiled as `pip install` does,
 	tools/python-package --whole
 	$(python) -m pytest -q tests/python
 
-wheel: setup  ## wheels for the Pythons of this machine, into build/wheels; builds no tests
-	cmake --preset release
-	cmake --build --preset release -j $(cpus) --target tilewright_program
-	tools/wheel
+wheel:  ## wheels for the Pythons of this machine, into build/wheels; builds no tests
+	@tools/setup build
+	@tools/step configure 'finds the compiler and the libraries' cmake --preset release $(kernel-cache)
+	@tools/step build 'the library, its kernels and the program, on $(cpus) cores' cmake --build --preset release -j $(cpus) --target tilewright_program
+	@tools/wheel
 
 test-wheel: wheel  ## what the wheels need of a system, and that they work where nothing else is installed
 	$(python) -m pytest -q tests/wheel

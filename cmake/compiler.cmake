@@ -1,11 +1,20 @@
 # Flags that every target shares, as the interface target tilewright_compiler_flags.
 add_library(tilewright_compiler_flags INTERFACE)
 # Every fma is written out where it is meant: a contracted one would change bits (docs/numerics.md).
-target_compile_options(tilewright_compiler_flags INTERFACE -Wall -Wextra -Wshadow -ffp-contract=off)
+target_compile_options(tilewright_compiler_flags INTERFACE -Wall -Wextra -ffp-contract=off)
 # Precompiled headers contain glibc_compat.h: GCC uses them only where nothing is included before.
 set(glibc_compat ${PROJECT_SOURCE_DIR}/cmake/glibc_compat.h)
 target_compile_options(tilewright_compiler_flags INTERFACE
                        $<$<NOT:$<BOOL:$<TARGET_PROPERTY:TILEWRIGHT_PRECOMPILED>>>:SHELL:-include ${glibc_compat}>)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # In a joint file (below) a name of one file's anonymous namespace looks global to the next file, and each file looks included.
+  set(joint $<BOOL:$<TARGET_PROPERTY:UNITY_BUILD>>)
+  target_compile_options(tilewright_compiler_flags INTERFACE $<IF:${joint},-Wshadow=local,-Wshadow> $<${joint}:-Wno-subobject-linkage>)
+  # A note per kernel: GCC 4.6 changed how parameters of 64 bytes' alignment are passed. Nothing here was built with an older one.
+  target_compile_options(tilewright_compiler_flags INTERFACE -Wno-psabi)
+else()
+  target_compile_options(tilewright_compiler_flags INTERFACE -Wshadow)
+endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(tilewright_compiler_flags INTERFACE -Wno-restrict)  # GCC bug 105651: false alarms on std::string
 endif()

@@ -2,6 +2,9 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
+if(TILEWRIGHT_QUICK_RUN)
+  install(CODE "message(FATAL_ERROR \"This build is for `make run` and has no precompiled kernels. Run `make build` first.\")")
+endif()
 install(DIRECTORY include/tilewright DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS tilewright EXPORT tilewright_targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT tilewright_targets NAMESPACE tilewright:: FILE tilewright-targets.cmake

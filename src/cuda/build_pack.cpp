@@ -74,7 +74,6 @@ bool compile(const Compiler& compiler, const DiskCache& cache, const Shipped& sh
     if (cache.load(key)) return true;
     const Compilation compilation = compiler.compile(shipped.source);
     const std::vector<std::string> objections = ptxas_objections(compilation.log);
-    fmt::print(stderr, "{} registers: {}\n", ptxas_registers(compilation.log), shipped.description);
     for (const std::string& objection : objections) {
         fmt::print(stderr, "error: {}: {}\n", shipped.description, objection);
     }

@@ -36,9 +36,9 @@ struct PackedGeometry {
 struct OperandGeometry {
     OperandRecipe recipe;
     const void* values = nullptr;
-    Strides value_strides;
+    Strides value_strides{};
     const void* scales = nullptr;  // null without scales
-    Strides scale_strides;         // over group, row block, k block
+    Strides scale_strides{};       // over group, row block, k block
     std::int64_t scale_columns = 0;
     bool blocks_anew = false;  // k-grouped by any ends, or flat: each group's scales begin with a new column
     const void* tensor_scale = nullptr;

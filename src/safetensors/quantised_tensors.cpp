@@ -68,7 +68,7 @@ bool is_named_as_packed(const StoredTensor& tensor) {
 bool is_empty(const StoredTensor& tensor) { return std::ranges::find(tensor.shape, 0U) != tensor.shape.end(); }
 
 /// A name without the word for how it is packed, which the names of its scales do not have.
-std::string_view stem(std::string_view name) {
+std::string_view stem_of(std::string_view name) {
     for (const std::string_view suffix : {"_packed", "_blocks", ".blocks", "_qweight", "_quantized"}) {
         if (name.size() > suffix.size() && name.ends_with(suffix)) return name.substr(0, name.size() - suffix.size());
     }
@@ -105,7 +105,7 @@ private:
         } else if (is_narrow(tensor.dtype) || is_container(tensor.dtype)) {
             QuantisedTensor* const one = &(values_[name] = {.values = &tensor});
             by_stem_.emplace(name, one);
-            by_stem_.emplace(stem(name), one);
+            by_stem_.emplace(stem_of(name), one);
             if (is_named_as_weight(name)) by_module_.emplace(module_of(name), one);
         }
     }

@@ -169,7 +169,9 @@ TEST(Expanded, FactorsMultiplyAfterTheScalesOfRows) {
         EXPECT_EQ(prepared_difference(kernel, test, {.sms = 4}, true), "");
         ++ran;
     }
-    if (TILEWRIGHT_LIST_STEP == 1) EXPECT_EQ(ran, 3U);
+    if (TILEWRIGHT_LIST_STEP == 1) {
+        EXPECT_EQ(ran, 3U);
+    }
 }
 
 }  // namespace

@@ -24,9 +24,9 @@ constexpr std::array groupings{Grouping::m_grouped_offsets, Grouping::m_grouped_
                                Grouping::m_grouped_aligned_offsets, Grouping::m_grouped_indices};
 
 struct Mix {
-    Geometry geometry;
-    std::vector<std::int64_t> entries;
-    std::vector<std::int32_t> narrow_entries;
+    Geometry geometry{};
+    std::vector<std::int64_t> entries{};
+    std::vector<std::int32_t> narrow_entries{};
     int blocks = 1;
     int raster_width = 1;
 };

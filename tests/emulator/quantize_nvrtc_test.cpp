@@ -1,6 +1,6 @@
 // The quantizers' kernels compiled for a GPU where there is none: those with the most in registers keep it there.
 #include "cuda/compiler.h"
-#include "cuda/ptxas_log.h"
+#include "emulator/nvrtc_objections.h"
 #include "launch/quantize.h"
 
 #include <gtest/gtest.h>
@@ -28,11 +28,7 @@ void expect_no_spills(const std::vector<QuantizeKernel>& kernels) {
     const cuda::Compiler compiler(cuda::nvrtc_candidates());
     for (const QuantizeKernel& kernel : kernels) {
         const std::string expression = launch::kernel_expression(kernel);
-        const cuda::Compilation compiled =
-            compiler.compile({.text = launch::quantize_source, .expression = expression});
-        for (const std::string& objection : cuda::ptxas_objections(compiled.log)) {
-            ADD_FAILURE() << expression << ": " << objection;
-        }
+        expect_ptxas_accepts(compiler, {.text = launch::quantize_source, .expression = expression}, expression);
     }
 }
 

@@ -110,6 +110,7 @@ std::string side(const hopper::OperandSpec& spec, const char* of_the_end, int tu
         case Scaling::epilogue: return values + of_the_end;
         case Scaling::block_1x128: return values + "1x128" + scales;
         case Scaling::block_128x128: return values + "128x128" + scales;
+        default: break;
     }
     return "";
 }

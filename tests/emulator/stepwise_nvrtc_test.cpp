@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cuda/compiler.h"
-#include "cuda/ptxas_log.h"
+#include "emulator/nvrtc_objections.h"
 #include "hopper/tile/mma_tiling.h"
 #include "launch/tile_code.h"
 #include "plan/pack.h"
@@ -45,10 +45,7 @@ std::optional<cuda::Compiler> compiler() {
 
 void expect_no_objections(const cuda::Compiler& compiler, const Tile& tile) {
     const std::string expression = launch::kernel_expression(tile);
-    const cuda::Compilation result = compiler.compile({.text = launch::kernel_source, .expression = expression});
-    for (const std::string& objection : cuda::ptxas_objections(result.log)) {
-        ADD_FAILURE() << launch::describe(tile) << ": " << objection;
-    }
+    expect_ptxas_accepts(compiler, {.text = launch::kernel_source, .expression = expression}, launch::describe(tile));
 }
 
 /// The two for many rows, and every eighth of all; of packed weights in turns with windows and without.

@@ -271,7 +271,9 @@ double wide_weight(const Reader& reader, std::int64_t row, std::int64_t k) {
     const auto exponent =
         static_cast<std::int8_t>(*reader.at(at + 16 + packed_exponent_at(row, byte >> packed_window_shift)));
     EXPECT_NE(exponent, no_window) << row;
-    if (!wide) EXPECT_EQ(exponent, fp8_top_exponent) << row;
+    if (!wide) {
+        EXPECT_EQ(exponent, fp8_top_exponent) << row;
+    }
     EXPECT_EQ(std::signbit(info.end_factor), wide) << row;
     return std::ldexp(decoded, exponent - fp8_top_exponent) * std::abs(info.end_factor);
 }
