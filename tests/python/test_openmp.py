@@ -81,4 +81,4 @@ def test_without_one_the_error_names_the_way_out(torch_folder):
     done = without_it("import tilewright", PYTHONPATH=str(torch_folder))
     line = done.stderr.strip().splitlines()[-1]
     assert line.startswith("ImportError: ") and "libgomp" in line
-    assert line.endswith("install OpenMP's run time, e.g. apt-get install libgomp1, or torch, whose copy is taken then")
+    assert line.endswith("install OpenMP's run time, e.g. with apt-get install libgomp1, or install torch, whose copy is then used.")

@@ -157,7 +157,7 @@ if __name__ == "__main__":
             try:
                 pool.submit(wrong).result(30)
             except tw.InvalidCall as error:
-                assert error.findings[0].operand == "b.values" and str(error) == error.findings[0].message()
+                assert error.findings[0].operand == "b" and str(error) == error.findings[0].message()
             else:
                 sys.exit(4)
 """

@@ -110,6 +110,7 @@ def test_inside_of_torch_func(seen):
 def test_a_compiled_layer_follows_the_options_of_each_call(seen):
     """It compiles once per combination, not per call."""
     torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
     layer, x, _ = layer_of(False)
     compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
 

@@ -99,7 +99,7 @@ def gptq():
     name = "model.layers.0.mlp.up_proj."
     layout.tensors.update({name + "qweight": np.zeros((16, 96), np.int32), name + "qzeros": np.zeros((1, 12), np.int32),
                            name + "scales": np.ones((1, 96), np.float16), name + "g_idx": np.zeros(128, np.int32)})
-    layout.refused = ["model.layers.0.mlp.up_proj.qweight: I32 [16, 96] with model.layers.0.mlp.up_proj.g_idx, integers of GPTQ", '"gptq"', "bits 4"]
+    layout.refused = ["model.layers.0.mlp.up_proj.qweight: got I32 [16, 96] with model.layers.0.mlp.up_proj.g_idx, integers of GPTQ", '"gptq"', "bits 4"]
     return layout
 
 
@@ -109,7 +109,7 @@ def awq():
     name = "model.layers.0.mlp.up_proj."
     layout.tensors.update({name + "qweight": np.zeros((128, 12), np.int32), name + "qzeros": np.zeros((1, 12), np.int32),
                            name + "scales": np.ones((1, 96), np.float16)})
-    layout.refused = ["model.layers.0.mlp.up_proj.qweight: I32 [128, 12] with model.layers.0.mlp.up_proj.qzeros", '"awq"']
+    layout.refused = ["model.layers.0.mlp.up_proj.qweight: got I32 [128, 12] with model.layers.0.mlp.up_proj.qzeros", '"awq"']
     return layout
 
 
@@ -119,7 +119,7 @@ def kimi_thinking():
     name = "model.layers.1.mlp.experts.0.gate_proj."
     layout.tensors.update({name + "weight_packed": np.zeros((96, 16), np.int32), name + "weight_scale": scales(96, 4, dtype=BF16),
                            name + "weight_shape": np.array([96, 128], np.int32)})
-    layout.refused = ["gate_proj.weight_packed: I32 [96, 16] with", "packed integers of compressed-tensors", "num_bits 4"]
+    layout.refused = ["gate_proj.weight_packed: got I32 [96, 16] with", "packed integers of compressed-tensors", "num_bits 4"]
     return layout
 
 
@@ -128,7 +128,7 @@ def int8():
                     {"hidden_size": 128, "quantization_config": compressed("int-quantized", type="int", strategy="channel")})
     name = "model.layers.0.mlp.up_proj."
     layout.tensors.update({name + "weight": np.zeros((96, 128), np.int8), name + "weight_scale": scales(96, 1, dtype=BF16)})
-    layout.refused = ["up_proj.weight: I8 [96, 128] with model.layers.0.mlp.up_proj.weight_scale BF16 [96, 1], which are integers"]
+    layout.refused = ["up_proj.weight: got I8 [96, 128] with model.layers.0.mlp.up_proj.weight_scale BF16 [96, 1], which are integers"]
     return layout
 
 
@@ -137,7 +137,7 @@ def bitsandbytes():
                     {"hidden_size": 128, "quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}})
     name = "model.layers.0.mlp.up_proj.weight"
     layout.tensors.update({name: np.zeros((6144, 1), np.uint8), name + ".absmax": np.zeros(192, np.uint8), name + ".quant_map": np.zeros(16, np.float32)})
-    layout.refused = ["up_proj.weight: U8 [6144, 1] with", "4 bits of bitsandbytes"]
+    layout.refused = ["up_proj.weight: got U8 [6144, 1] with", "4 bits of bitsandbytes"]
     return layout
 
 
@@ -145,7 +145,7 @@ def mlx():
     layout = Layout("mlx-community/Llama-3.2-3B-Instruct-4bit", "ml-explore/mlx-lm: mlx_lm/utils.py", {"hidden_size": 128, "quantization": {"group_size": 64, "bits": 4}})
     name = "model.layers.0.mlp.up_proj."
     layout.tensors.update({name + "weight": np.zeros((96, 16), np.uint32), name + "scales": np.ones((96, 2), np.float16), name + "biases": np.ones((96, 2), np.float16)})
-    layout.refused = ["up_proj.weight: U32 [96, 16] with", "packed values of MLX"]
+    layout.refused = ["up_proj.weight: got U32 [96, 16] with", "packed values of MLX"]
     return layout
 
 

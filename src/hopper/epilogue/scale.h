@@ -36,10 +36,6 @@ TILEWRIGHT_DEVICE float scaled(float sum, float row, float column) {
         of_b = __builtin_bit_cast(float, bits & 0x7FFF'FFFF);
     }
     if constexpr (ends_with_tensor_scale(tile)) sum *= formats::nvfp4_tensor_factor();
-    if constexpr (defers_scales(tile) && !deferring) return sum * (defers_scales_of_a(tile) ? of_b : of_a);
-    if constexpr (defers_scales_of_a(tile)) of_a = formats::inverse_power(of_a);
-    if constexpr (defers_scales_of_b(tile)) of_b = formats::inverse_power(of_b);
-    if (wide) of_a = 1;
     if constexpr (tile.b.scaling == Scaling::factor && !multiplies_bf16(tile)) {
         if (!wide) {  // the factor is smaller than the row's scale by this amount
             constexpr float top = formats::power_of_two(6);
@@ -47,6 +43,10 @@ TILEWRIGHT_DEVICE float scaled(float sum, float row, float column) {
             sum *= 1 / top;
         }
     }
+    if constexpr (defers_scales(tile) && !deferring) return sum * (defers_scales_of_a(tile) ? of_b : of_a);
+    if constexpr (defers_scales_of_a(tile)) of_a = formats::inverse_power(of_a);
+    if constexpr (defers_scales_of_b(tile)) of_b = formats::inverse_power(of_b);
+    if (wide) of_a = 1;
     if constexpr (tile.b.scaling == Scaling::factor || defers_scales(tile) || ends_with_tensor_scale(tile))
         return formats::multiply_by_both(sum, of_a, of_b);
     return sum * (of_a * of_b);

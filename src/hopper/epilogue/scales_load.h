@@ -73,11 +73,12 @@ TILEWRIGHT_DEVICE void load_epilogue_scales(Shared<tile>& shared, const Argument
         const LoadedScales<d_rows(tile)> a(has_a ? arguments.scales_a : ScaleView{},
                                            is_nvfp4_a(tile) && !defers_a ? work.group : work.batch, work.row,
                                            defers_a ? first_k_block : 0);
-        // Mainloops wait for scales that defer: there both sides' are loaded first. Other kernels would spill.
-        if constexpr (!defers_scales(tile)) a.store(of_a, false);
-        const LoadedScales<d_columns(tile)> b(has_b ? arguments.scales_b : ScaleView{}, defers_b ? group : work.group,
-                                              work.column, defers_b ? first_k_block : 0);
-        if constexpr (defers_scales(tile)) a.store(of_a, defers_a);
+        // Slices of k that begin later wait for scales that defer: there both sides are loaded first. Others may spill.
+        constexpr bool both_first = defers_scales(tile) && splits_k(tile);
+        if constexpr (!both_first) a.store(of_a, defers_a);
+        const LoadedScales<d_columns(tile)> b(has_b ? arguments.scales_b : ScaleView{}, group, work.column,
+                                              defers_b ? first_k_block : 0);
+        if constexpr (both_first) a.store(of_a, defers_a);
         b.store(of_b, defers_b);
         if constexpr (has_wide_rows(tile)) {
             sign_wide_rows<d_columns(tile)>(rows, arguments.scales_b, work.group, work.column);
