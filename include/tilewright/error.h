@@ -12,7 +12,7 @@ struct Finding {
     std::string operand;   // "b.scales"
     std::string given;     // "[56, 16]"
     std::string expected;  // "[16, 56] for 128x128 scales of b [2048, 7168]"
-    std::string advice;            // what to do; may be empty
+    std::string advice;    // what to do; may be empty
 
     /// "b.scales: got [56, 16]; expected [16, 56] for 128x128 scales of b [2048, 7168]. Pass the transposed view."
     std::string message() const;
