@@ -4,7 +4,6 @@
 """
 
 import argparse
-import csv
 import fnmatch
 import functools
 import pathlib
@@ -52,19 +51,14 @@ class Pattern(NamedTuple):
     fine: str
 
 
-def rows(name):
-    with open(HERE / name) as file:
-        return list(csv.DictReader((line for line in file if not line.startswith("#")), delimiter="\t", quoting=csv.QUOTE_NONE))
-
-
 @functools.cache
 def patterns():
-    return [Pattern(r["rule"], re.compile(r["pattern"], re.MULTILINE), r["write"], r["planted"], r["fine"]) for r in rows("patterns.tsv")]
+    return [Pattern(r["rule"], re.compile(r["pattern"], re.MULTILINE), r["write"], r["planted"], r["fine"]) for r in sources.table("patterns.tsv")]
 
 
 @functools.cache
 def exempt():
-    return [(r["files"], frozenset(r["rules"].split(","))) for r in rows("prose_exempt.tsv")]
+    return [(r["files"], frozenset(r["rules"].split(","))) for r in sources.table("prose_exempt.tsv")]
 
 
 # Markdown
@@ -304,7 +298,7 @@ def counts():
 
 
 def recorded():
-    return {(r["rule"], r["scope"]): int(r["hits"]) for r in rows(COUNTS.name)} if COUNTS.exists() else {}
+    return {(r["rule"], r["scope"]): int(r["hits"]) for r in sources.table(COUNTS.name)} if COUNTS.exists() else {}
 
 
 def worse(now, limits):

@@ -1,6 +1,7 @@
 """The files of the tree, and what is code, comment and string in them."""
 
 import ast
+import csv
 import functools
 import pathlib
 import re
@@ -31,6 +32,12 @@ def files():
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")
     return [name for name in sorted({*names} - {""}) if (ROOT / name).is_file()]
+
+
+def table(name):
+    """The rows of a .tsv of this folder, without its comments."""
+    with open(pathlib.Path(__file__).parent / name) as file:
+        return list(csv.DictReader((line for line in file if not line.startswith("#")), delimiter="\t", quoting=csv.QUOTE_NONE))
 
 
 @functools.cache

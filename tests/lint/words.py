@@ -1,7 +1,6 @@
 """Finds the names of words.tsv in the code of the tree. `tools/words` prints them."""
 
 import argparse
-import csv
 import fnmatch
 import pathlib
 import re
@@ -48,11 +47,6 @@ class Hit:
     text: str
 
 
-def rows(name):
-    with open(HERE / name) as file:
-        return list(csv.DictReader((line for line in file if not line.startswith("#")), delimiter="\t", quoting=csv.QUOTE_NONE))
-
-
 def word_regex(pattern):
     # The first of each pair of `~` begins a word, the second ends it.
     parts = pattern.split("~")
@@ -65,12 +59,12 @@ def word_regex(pattern):
 def words():
     return [
         Word(r["pattern"], word_regex(r["pattern"]), re.compile(r["pattern"].replace("~", "")), tuple(r["rooms"].split(",")), r["say"])
-        for r in rows("words.tsv")
+        for r in sources.table("words.tsv")
     ]
 
 
 def allowed():
-    return [Phrase(r["files"], re.compile(r["phrase"]), r["why"]) for r in rows("words_allowed.tsv")]
+    return [Phrase(r["files"], re.compile(r["phrase"]), r["why"]) for r in sources.table("words_allowed.tsv")]
 
 
 def tracked():

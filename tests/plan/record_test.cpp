@@ -72,21 +72,35 @@ TEST(Record, TheModelsChoiceIsNearTheBestForPackedWeights) {
     EXPECT_LE(sum / static_cast<double>(shapes.size()), 1.01);
 }
 
-/// One H100, whose numbers were fitted to this record. It misses the targets of random shapes. The test holds the
-/// values that it reaches.
-TEST(Record, TheModelsChoiceIsNearTheBestOnAnH100) {
-    const std::vector<RecordedShape> shapes = read_record(TILEWRIGHT_RESULTS "/h100_candidates.jsonl");
-    ASSERT_EQ(stale(shapes), "");
-    EXPECT_GE(shapes.size(), 130U);
-    double sum = 0, worst = 1;
+/// How much slower than the best the choices for an H100 are.
+struct Slower {
+    double mean = 0;
+    double worst = 1;
+};
+
+Slower slower_on_an_h100(const std::string& record, std::size_t count) {
+    const std::vector<RecordedShape> shapes = read_record(std::string(TILEWRIGHT_RESULTS "/") + record);
+    EXPECT_EQ(stale(shapes), "");
+    EXPECT_EQ(shapes.size(), count);
+    Slower slower;
     for (const RecordedShape& shape : shapes) {
-        ASSERT_EQ(shape.device.name, "h100");
-        const double slower = judge_planner(shape).slower;
-        sum += slower;
-        worst = std::max(worst, slower);
+        EXPECT_EQ(shape.device.name, "h100");
+        const double of_shape = judge_planner(shape).slower;
+        slower.mean += of_shape / static_cast<double>(count);
+        slower.worst = std::max(slower.worst, of_shape);
     }
-    EXPECT_LE(sum / static_cast<double>(shapes.size()), 1.022);
-    EXPECT_LE(worst, 1.36);
+    return slower;
+}
+
+/// Its numbers were fitted to the first record and to none of the second. Both miss the targets below: the test holds
+/// the values that are reached.
+TEST(Record, TheModelsChoiceIsNearTheBestOnAnH100) {
+    const Slower fitted = slower_on_an_h100("h100_candidates.jsonl", 141);
+    EXPECT_LE(fitted.mean, 1.022);
+    EXPECT_LE(fitted.worst, 1.36);
+    const Slower random = slower_on_an_h100("h100_random.jsonl", 165);
+    EXPECT_LE(random.mean, 1.035);
+    EXPECT_LE(random.worst, 1.49);
 }
 
 /// The planner's targets on sizes as users have them, with tuned rows off. It was fitted to none of these shapes.

@@ -3,7 +3,7 @@
 
 namespace tilewright::test {
 
-std::vector<Malformed> malformed_bias() {  // NOLINT(readability-function-size): a table
+std::vector<Malformed> malformed_bias() {
     return {
         {.mistake = "an f16 bias",
          .spec = {},

@@ -4,7 +4,7 @@
 namespace tilewright::test {
 namespace {
 
-std::vector<Malformed> dense_blocks() {  // NOLINT(readability-function-size): a table
+std::vector<Malformed> dense_blocks() {
     return {
         {.mistake = "128x128 scales transposed",
          .spec = {.n = 2048, .k = 7168},

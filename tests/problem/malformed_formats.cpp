@@ -6,7 +6,7 @@
 namespace tilewright::test {
 namespace {
 
-std::vector<Malformed> tensors() {  // NOLINT(readability-function-size): a table
+std::vector<Malformed> tensors() {
     return {
         {.mistake = "integers as values",
          .spec = {.recipe = "bf16:bf16"},

@@ -132,7 +132,7 @@ std::vector<Malformed> operands_of_other_groupings() {
     };
 }
 
-std::vector<Malformed> disagreements() {  // NOLINT(readability-function-size): a table
+std::vector<Malformed> disagreements() {
     return {
         {.mistake = "k of b",
          .spec = {.recipe = "bf16:bf16"},

@@ -5,12 +5,12 @@ import threading
 
 import numpy as np
 import pytest
+import reached_options
 import tilewright as tw
-from tilewright import _core
+from reached_options import BUILT_IN
 
 X = np.ones((2, 8), np.float32)
 CODES = tw.quantize(X, "row")
-BUILT_IN = (False, False, "automatic")
 
 
 @pytest.fixture(autouse=True)
@@ -23,13 +23,7 @@ def defaults_of_the_library():
 @pytest.fixture
 def used(monkeypatch):
     """Calls tw.gemm and returns the options that reach the library."""
-    seen, real = [], _core.multiply
-
-    def recording(a, b, *, groups, options):
-        seen.append((options["invariant"], options["overlap"], options["planned_device"]))
-        return real(a, b, groups=groups, options=options)
-
-    monkeypatch.setattr(_core, "multiply", recording)
+    seen = reached_options.record(monkeypatch)
 
     def call(**options):
         tw.gemm(CODES, CODES, **options)

@@ -7,27 +7,18 @@ import tilewright as tw
 
 torch = pytest.importorskip("torch", reason="tilewright.torch works on torch tensors")
 
-from tilewright import _core  # noqa: E402
+import reached_options  # noqa: E402
+from reached_options import BUILT_IN, OPTIONS  # noqa: E402
 from tilewright.torch import GroupedLinear, Linear, _in_force, linear  # noqa: E402
 from torch_layers import normal, one_thread  # noqa: E402, F401
 
 N, K, TOKENS, ENDS = 144, 160, 40, [10, 10, 37]
-OPTIONS = {"invariant": True, "overlap": True, "planned_device": "h20"}
-BUILT_IN = (False, False, "automatic")
-FORWARD = (True, True, "h20")
+FORWARD = tuple(OPTIONS.values())
 
 
 @pytest.fixture
 def seen(monkeypatch):
-    """The options of every product that reaches the library."""
-    reached, real = [], _core.multiply
-
-    def recording(a, b, *, groups, options):
-        reached.append((options["invariant"], options["overlap"], options["planned_device"]))
-        return real(a, b, groups=groups, options=options)
-
-    monkeypatch.setattr(_core, "multiply", recording)
-    return reached
+    return reached_options.record(monkeypatch)
 
 
 def in_a_thread(function):
