@@ -10,8 +10,8 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 
 def commands(target):
-    # Without the variables and options of the make that runs these tests.
-    environment = {name: value for name, value in os.environ.items() if not re.match("MAKE|MFLAGS", name)}
+    # The make that runs these tests exports its options and the variables of its command line (built=yes).
+    environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     return subprocess.run(["make", "-n", target], cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
 
 
