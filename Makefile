@@ -64,7 +64,7 @@ test-cpp: build  ## the C++ suite
 	ctest --preset release -j $(cpus)
 
 build-sanitize: setup
-	cmake --preset sanitize
+	cmake --preset sanitize $(kernel-cache)
 	cmake --build --preset sanitize -j $(cpus)
 
 test-sanitize: build-sanitize  ## the C++ suite under AddressSanitizer and UndefinedBehaviorSanitizer, and 90 seconds of fuzzing
