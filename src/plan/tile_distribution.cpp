@@ -35,11 +35,12 @@ struct RowTiles {
 
 /// One tile, and one more for each multiple of a tile's rows that a group exceeds; or the tiles of its padding, if
 /// these are more. Some groups of a few rows are empty, as if tokens chose them at random. Masked groups have at most
-/// the rows of their tensor.
+/// the rows of their tensor. The size of a single contiguous group is known.
 RowTiles tiles_of_group(const Workload& work, int step) {
     if (work.rows == 0) return {};
     const bool masked = work.grouping == Grouping::m_grouped_masked;
     const double mean = static_cast<double>(work.rows), in_tiles = mean / step;
+    if (!masked && work.geometry.groups == 1) return {std::ceil(in_tiles), 0, HUGE_VAL};
     const double room = masked ? tiles_of(work.geometry.m, step) : HUGE_VAL;
     // Sizes that differ by many tiles end anywhere in the last one: the sums below without their many steps.
     if (in_tiles > 16) return {std::min(in_tiles + 0.5, room), in_tiles * in_tiles / 8, room};

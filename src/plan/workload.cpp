@@ -23,10 +23,15 @@ bool is_m_grouped(Grouping grouping) {
 }
 
 /// Groups that begin aligned have half an alignment of padding each, in the mean. Padded or not, the same rows are
-/// expected, and the same tile is chosen.
+/// expected, and the same tile is chosen. A single group is expected to have all rows.
 void expect_rows(const Geometry& g, Workload& work) {
     const std::int64_t alignment = group_alignment(g);
     work.products = std::min(g.groups, divide_up(g.m, alignment));
+    if (g.groups == 1) {
+        work.rows = g.m;
+        work.total_rows = static_cast<double>(g.m);
+        return;
+    }
     const std::int64_t rows = g.m - work.products * (alignment - 1) / 2;
     work.rows = divide_up(rows, work.products);
     work.total_rows = static_cast<double>(rows);
