@@ -85,6 +85,10 @@ constexpr std::int64_t column_limit(std::int64_t tokens, std::int64_t groups) {
     return (tokens + 127 * (groups > 0 ? groups : 1)) / 128 * 128;
 }
 
+/// The shapes of `columns` and of its scales, for a matrix [tokens, features]. groups: 0 without ends.
+Dims columns_shape(std::int64_t tokens, std::int64_t features, std::int64_t groups);
+Dims column_scale_shape(Granularity granularity, std::int64_t tokens, std::int64_t features, std::int64_t groups);
+
 /// Transposes an operand whose 1x128 scales are powers of two (f32 or ue8m0) without quantizing again: values [tokens,
 /// features] become [features, columns] as in `quantize_tokens`. Throws Error with every finding.
 ///
@@ -93,6 +97,7 @@ constexpr std::int64_t column_limit(std::int64_t tokens, std::int64_t groups) {
 /// - Values with a smaller scale are shifted: encode(value * (scale of the token / scale of the block)). This is exact
 ///   except for values that become subnormal. If a scale is not a power of two, the product is rounded.
 /// - The scales of `columns` are 1x128, equal for the 128 features of a block, or 128x128.
+/// - Operands without scales (granularity `none`): the values are moved, and no scales are written.
 /// - GPU: as in `quantize_tokens`.
 void transpose_codes(const Operand& rows, const Tensor& ends, const Operand& columns,
                      const ConversionOptions& how = {});

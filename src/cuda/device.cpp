@@ -221,12 +221,14 @@ void Device::launch(KernelHandle kernel, const launch::QuantizeLaunch& launch, c
     hopper::DecodeArguments decoding = launch.decoding;
     hopper::ExpandArguments expansion = launch.expansion;
     hopper::BlockArguments short_blocks = launch.short_blocks;
+    hopper::GroupArguments groups = launch.groups;
     void* given = &scales;
     if (launch::reads_tiles(launch.kernel)) given = &arguments;
     if (launch.kernel.step == launch::QuantizeStep::transpose_codes) given = &transposition;
     if (launch.kernel.step == launch::QuantizeStep::decode_codes) given = &decoding;
     if (launch.kernel.step == launch::QuantizeStep::expand_weights) given = &expansion;
     if (launch.kernel.step == launch::QuantizeStep::quantize_blocks) given = &short_blocks;
+    if (launch.kernel.step == launch::QuantizeStep::finish_groups) given = &groups;
     this->launch(kernel, launch.blocks, launch::shared_bytes(launch.kernel), given, order);
 }
 

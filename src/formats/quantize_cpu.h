@@ -15,6 +15,9 @@ void quantize_tokens_on_cpu(const TokenSource& source, const TokenOperand& rows,
 void transpose_codes_on_cpu(const Operand& rows, const Tensor& ends, const Operand& columns,
                             const ConversionOptions& how);
 
+/// As launch::lower_groups says.
+void finish_groups_on_cpu(const Tensor& ends, std::int64_t tokens, const Tensor& column_ends, const Tensor& d);
+
 /// Packing: the weights are in host memory, and `out` too.
 std::int64_t packed_bytes_on_cpu(const Operand& weights, PackedFor activations);
 PackedWeights pack_on_cpu(const Operand& weights, PackedFor activations, void* out, std::int64_t bytes,

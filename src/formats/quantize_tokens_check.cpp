@@ -220,21 +220,39 @@ std::vector<Finding> check_transpose_codes(const Operand& rows, const Tensor& en
     const Sizes sizes{
         .tokens = rows.values.shape[0], .features = rows.values.shape[1], .groups = ends.given() ? ends.shape[0] : 0};
     findings.ends(ends);
-    if (rows.granularity != Granularity::block_1x128) {
-        findings.add({"rows.granularity", std::string(name(rows.granularity)), "1x128", ""});
+    const bool has_scales = rows.granularity != Granularity::none;
+    if (has_scales && rows.granularity != Granularity::block_1x128) {
+        findings.add({"rows.granularity", std::string(name(rows.granularity)), "1x128, or none", ""});
         return findings.take();
     }
-    check_scales(findings, "rows", rows, sizes, false);
-    if (columns.granularity != Granularity::block_1x128 && columns.granularity != Granularity::block_128x128) {
-        findings.add({"columns.granularity", std::string(name(columns.granularity)), "1x128 or 128x128", ""});
+    const bool has_blocks =
+        columns.granularity == Granularity::block_1x128 || columns.granularity == Granularity::block_128x128;
+    if (has_scales ? !has_blocks : columns.granularity != Granularity::none) {
+        findings.add({"columns.granularity", std::string(name(columns.granularity)),
+                      has_scales ? "1x128 or 128x128" : "none, because rows have no scales", ""});
         return findings.take();
     }
+    if (has_scales) check_scales(findings, "rows", rows, sizes, false);
     if (!findings.matrix({"columns.values", {rows.values.format}, true}, columns.values, "[features, columns]")) {
         return findings.take();
     }
     check_columns_shape(findings, "columns.values", columns.values, sizes);
-    check_scales(findings, "columns", columns, sizes, true);
+    if (has_scales) check_scales(findings, "columns", columns, sizes, true);
     return findings.take();
 }
 
 }  // namespace tilewright::formats
+
+namespace tilewright {
+
+Dims columns_shape(std::int64_t tokens, std::int64_t features, std::int64_t groups) {
+    return {features, groups > 0 ? column_limit(tokens, groups) : tokens};
+}
+
+Dims column_scale_shape(Granularity granularity, std::int64_t tokens, std::int64_t features, std::int64_t groups) {
+    if (groups > 0 && granularity == Granularity::row) return {groups, features};
+    if (groups > 0 && granularity == Granularity::tensor) return {groups};
+    return scale_shape(granularity, columns_shape(tokens, features, groups));
+}
+
+}  // namespace tilewright

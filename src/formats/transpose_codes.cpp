@@ -52,7 +52,7 @@ struct Transposition {
                 const double own = exists ? token_scales.get(0, region.row + i, region.column) : 1;
                 turned.row(j)[i] = exists ? tile.row(i)[j] * static_cast<float>(own / scale) : 0;
             }
-            scales.set(0, to.row + j, to.column, scale);
+            if (scales.data != nullptr) scales.set(0, to.row + j, to.column, scale);
         }
         store(turned, to, out, Overflow::saturate_finite);
         keep_unshifted(region, to, scale);

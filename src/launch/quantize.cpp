@@ -251,15 +251,39 @@ std::vector<QuantizeLaunch> lower_transposition(const Operand& rows, const Tenso
     arguments.grid.features = static_cast<int>(codes.columns);
     arguments.grid.strips = ceil_div(arguments.grid.tokens, quantize_block);
     arguments.grid.feature_tiles = ceil_div(arguments.grid.features, quantize_block);
-    call.kernel.transposition = {.storage = to.spec.storage,
-                                 .ue8m0 = from.spec.ue8m0,
-                                 .stores_ue8m0 = to.spec.ue8m0,
-                                 .squares = to.spec.scaled == ScaledBy::square,
-                                 .grouped = ends.given(),
-                                 .vectors = is_aligned(arguments.codes, 1) && takes_vectors(arguments.to, true) &&
-                                            codes.columns % lane_features == 0};
+    const bool aligned_columns = takes_vectors(arguments.to, true);
+    if (rows.granularity == Granularity::none) {
+        call.kernel.transposition = {.shifted = false, .grouped = ends.given(), .vectors = aligned_columns};
+    } else {
+        call.kernel.transposition = {
+            .storage = to.spec.storage,
+            .ue8m0 = from.spec.ue8m0,
+            .stores_ue8m0 = to.spec.ue8m0,
+            .squares = to.spec.scaled == ScaledBy::square,
+            .grouped = ends.given(),
+            .vectors = is_aligned(arguments.codes, 1) && aligned_columns && codes.columns % lane_features == 0};
+    }
     call.blocks = count_blocks(arguments.grid, ends.given());
     if (call.blocks == 0) return {};
+    return {call};
+}
+
+std::vector<QuantizeLaunch> lower_groups(const Tensor& ends, std::int64_t tokens, const Tensor& column_ends,
+                                         const Tensor& d) {
+    constexpr std::int64_t most_blocks = 264;  // two per SM
+    QuantizeLaunch call{.kernel = {.step = QuantizeStep::finish_groups}, .blocks = 1};
+    set_ends(ends, call.groups.tokens);
+    call.groups.tokens.tokens = static_cast<int>(tokens);
+    call.groups.column_ends = static_cast<u32*>(column_ends.data);
+    if (d.given() && ends.given()) {
+        const std::int64_t bytes = bits(d.format) / 8;
+        call.groups.rows = static_cast<u8*>(d.data);
+        call.groups.row_stride = d.strides[0] * bytes;
+        call.groups.row_bytes = d.shape[1] * bytes;
+        call.blocks =
+            static_cast<int>(std::clamp<std::int64_t>(ceil_div<std::int64_t>(tokens, quantize_warps), 1, most_blocks));
+    }
+    if (call.groups.rows == nullptr && call.groups.column_ends == nullptr) return {};
     return {call};
 }
 

@@ -22,7 +22,8 @@ enum class QuantizeStep : std::uint8_t {
     decode_codes,
     expand_weights,
     quantize_blocks,
-    finish_tensor_scales
+    finish_tensor_scales,
+    finish_groups
 };
 
 /// The parameters that name a kernel.
@@ -46,6 +47,7 @@ struct QuantizeLaunch {
     hopper::DecodeArguments decoding{};
     hopper::ExpandArguments expansion{};
     hopper::BlockArguments short_blocks{};
+    hopper::GroupArguments groups{};
     int blocks = 0;
 };
 
@@ -58,6 +60,12 @@ std::vector<QuantizeLaunch> lower(const Tensor& source, const Operand& out, bool
 
 /// For calls without findings of `check_transpose_codes`.
 std::vector<QuantizeLaunch> lower_transposition(const Operand& rows, const Tensor& ends, const Operand& columns);
+
+/// For m-grouped and k-grouped products of `tokens` tokens whose groups end at `ends` (not given: one group). Writes
+/// the ends of the groups' columns, int32 [groups], as `quantize_tokens` places them, and sets the rows of `d` that
+/// belong to no group to zeros. Each output may be not given. No launch if nothing is to be done.
+std::vector<QuantizeLaunch> lower_groups(const Tensor& ends, std::int64_t tokens, const Tensor& column_ends,
+                                         const Tensor& d);
 
 /// The reason that kernels do not serve the call, in words; empty if they do. They serve values with scales that they
 /// find, and at most as many elements as their indices count.
@@ -79,7 +87,7 @@ constexpr bool reads_tiles(const QuantizeKernel& kernel) {
 inline constexpr const char* quantize_source =
     "#include \"hopper/quantize/quantize.h\"\n#include \"hopper/quantize/transpose.h\"\n"
     "#include \"hopper/quantize/decode.h\"\n#include \"hopper/quantize/expand.h\"\n"
-    "#include \"hopper/quantize/short_blocks.h\"\n"
+    "#include \"hopper/quantize/short_blocks.h\"\n#include \"hopper/quantize/finish_groups.h\"\n"
     "#include \"hopper/ptx/ptx_numbers_sm90.h\"\n";
 
 }  // namespace tilewright::launch

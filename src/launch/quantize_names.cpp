@@ -49,6 +49,7 @@ std::vector<QuantizeKernel> shipped_quantizers() {
     }
     list.push_back({.step = QuantizeStep::transpose_codes, .transposition = copy_spec});
     list.push_back({.step = QuantizeStep::expand_weights});
+    list.push_back({.step = QuantizeStep::finish_groups});
     return list;
 }
 
@@ -71,6 +72,9 @@ std::string kernel_expression(const QuantizeKernel& kernel) {
     if (kernel.step == QuantizeStep::expand_weights) {
         const std::string weights = room + "Storage(" + std::to_string(static_cast<int>(kernel.weights)) + ")";
         return room + "expand_weights<" + weights + ", " + std::to_string(expand_run_tiles) + ">";
+    }
+    if (kernel.step == QuantizeStep::finish_groups) {
+        return room + "finish_groups<" + std::to_string(quantize_threads) + ">";
     }
     if (kernel.step == QuantizeStep::quantize_blocks || kernel.step == QuantizeStep::finish_tensor_scales) {
         visit_fields(kernel.blocks, all);

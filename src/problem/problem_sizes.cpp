@@ -21,7 +21,7 @@ Dims shape_of(const Axes& axes, const ProblemSizes& sizes) {
     return shape;
 }
 
-std::int64_t blocks(std::int64_t size, int block) { return size / block + (size % block != 0 ? 1 : 0); }
+std::int64_t block_count(std::int64_t size, int block) { return size / block + (size % block != 0 ? 1 : 0); }
 
 /// [1], [rows] or [row blocks, k-blocks], with the group first where the operand has one. If k-groups may end anywhere,
 /// blocks restart in each group, and each group may have one more.
@@ -30,11 +30,11 @@ Dims scale_shape(Granularity granularity, std::int64_t rows, bool grouped, const
     if (granularity == Granularity::tensor) return {1};
     Dims shape;
     if (grouped) shape.push_back(sizes.groups);
-    shape.push_back(blocks(rows, row_block(granularity)));
+    shape.push_back(block_count(rows, row_block(granularity)));
     if (k_block(granularity) == 0) return shape;
     const bool anywhere = sizes.grouping == Grouping::k_grouped || sizes.grouping == Grouping::k_grouped_flat;
     const std::int64_t more = anywhere ? sizes.groups : 0;
-    shape.push_back(blocks(sizes.k, k_block(granularity)) + more);
+    shape.push_back(block_count(sizes.k, k_block(granularity)) + more);
     return shape;
 }
 

@@ -3,6 +3,7 @@
 #include "emulator/emulator.h"
 #include "hopper/quantize/decode.h"
 #include "hopper/quantize/expand.h"
+#include "hopper/quantize/finish_groups.h"
 #include "hopper/quantize/quantize.h"
 #include "hopper/quantize/short_blocks.h"
 #include "hopper/quantize/transpose.h"
@@ -211,10 +212,14 @@ const Kernels& quantize_kernels() {
         add_transpose<TransposeSpec{.storage = Storage::e5m2, .squares = true}>(kernels);
         add_transpose<TransposeSpec{.grouped = true, .vectors = false}>(kernels);
         add_transpose<launch::copy_spec>(kernels);
+        add_transpose<TransposeSpec{.shifted = false, .vectors = false}>(kernels);
+        add_transpose<TransposeSpec{.shifted = false, .grouped = true}>(kernels);
         add_decodings<Decoding::nvfp4_to_bf16>(kernels);
         add_decodings<Decoding::mxfp4_to_e4m3>(kernels);
         add_decodings<Decoding::e4m3_to_bf16>(kernels);
         add_decodings<Decoding::e5m2_to_bf16>(kernels);
+        kernels[kernel_expression(QuantizeKernel{.step = QuantizeStep::finish_groups})] =
+            [](const QuantizeLaunch& launch) { finish_groups<quantize_threads>(launch.groups); };
         add_expansion<Storage::packed_e2m1>(kernels);
         add_expansion<Storage::packed_mxfp4_bf16>(kernels);
         add_expansion<Storage::packed_nvfp4_bf16>(kernels);

@@ -46,6 +46,7 @@ TEST(QuantizeNvrtc, TheLargestKernelsDoNotSpill) {
          {.step = QuantizeStep::finish_scales, .copy = {.scaled = ScaledBy::all}},
          {.step = QuantizeStep::transpose_codes, .transposition = {.grouped = true, .vectors = false}},
          {.step = QuantizeStep::decode_codes},
+         {.step = QuantizeStep::finish_groups},
          {.step = QuantizeStep::expand_weights},
          {.step = QuantizeStep::expand_weights, .weights = Storage::packed_mxfp4_bf16},
          {.step = QuantizeStep::expand_weights, .weights = Storage::packed_nvfp4_bf16},

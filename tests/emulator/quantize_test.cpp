@@ -3,8 +3,12 @@
 #include "emulator/quantize_kernels.h"
 
 #include "emulator/quantize_case.h"
+#include "formats/quantize_cpu.h"
 
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
 
 namespace tilewright::tests {
 namespace {
@@ -186,6 +190,57 @@ TEST(Quantize, TransposedCodesHaveTheCpusBits) {
     const OperandRecipe e5m2{Format::e5m2, Granularity::block_1x128};
     expect_cpu_bits(Transposition{.from = e5m2, .to = Granularity::block_128x128, .shape = {144, 272}});
     expect_cpu_bits(Transposition{.from = by_128, .shape = {60, 131}, .ends = {60}});
+}
+
+TEST(Quantize, ValuesWithoutScalesAreMovedAsOnTheCpu) {
+    for (const std::vector<std::int32_t>& ends : {std::vector<std::int32_t>{}, {0, 130, 200}, {5, 5, 201}}) {
+        const Dims shape{200, 144};
+        Matrix codes(Format::e4m3, shape);
+        codes.fill_randomly(4);
+        const auto groups = static_cast<std::int64_t>(ends.size());
+        const Dims turned = columns_shape(shape[0], shape[1], groups);
+        Matrix given(Format::e4m3, turned);
+        Matrix expected(Format::e4m3, turned);
+        const Tensor of_groups = groups > 0 ? row_major(ends.data(), Format::i32, {groups}) : Tensor{};
+        transpose_codes({.values = codes.tensor()}, of_groups, {.values = expected.tensor()});
+        run_on_emulator(launch::lower_transposition({.values = codes.tensor()}, of_groups, {.values = given.tensor()}),
+                        2);
+        EXPECT_EQ(bytes(given.tensor()), bytes(expected.tensor()));
+    }
+}
+
+struct GroupCase {
+    std::int64_t tokens = 0;
+    std::int64_t columns = 8;  // of D
+    std::vector<std::int64_t> ends{};
+};
+
+/// The ends of columns and D as the kernel leaves them, and as the CPU does.
+void expect_cpu_groups(const GroupCase& c) {
+    SCOPED_TRACE(std::to_string(c.tokens) + " tokens, " + std::to_string(c.ends.size()) + " groups");
+    const auto groups = std::max<std::int64_t>(std::ssize(c.ends), 1);
+    const Tensor ends = c.ends.empty() ? Tensor{} : row_major(c.ends.data(), Format::i64, {groups});
+    std::vector<std::vector<std::int32_t>> column_ends(2,
+                                                       std::vector<std::int32_t>(static_cast<std::size_t>(groups), -1));
+    std::array<Matrix, 2> d{Matrix(Format::bf16, {c.tokens, c.columns}), Matrix(Format::bf16, {c.tokens, c.columns})};
+    for (Matrix& each : d) each.fill_randomly(5);
+    const auto out = [&](std::size_t i) { return row_major(column_ends[i].data(), Format::i32, {groups}); };
+    formats::finish_groups_on_cpu(ends, c.tokens, out(0), d[0].tensor());
+    run_on_emulator(launch::lower_groups(ends, c.tokens, out(1), d[1].tensor()), 6);
+    EXPECT_EQ(column_ends[1], column_ends[0]);
+    EXPECT_EQ(bytes(d[1].tensor()), bytes(d[0].tensor()));
+}
+
+TEST(Quantize, GroupsAreFinishedAsOnTheCpu) {
+    expect_cpu_groups({.tokens = 77});
+    expect_cpu_groups({.tokens = 300, .ends = {5, 5, 140, 290}});
+    expect_cpu_groups({.tokens = 300, .columns = 7, .ends = {300, 5, -3}});  // rows of 14 bytes; none is left
+    expect_cpu_groups({.tokens = 40, .columns = 520, .ends = {-5, 1000}});
+    expect_cpu_groups({.tokens = 40, .columns = 3, .ends = {0, 0}});
+    std::vector<std::int64_t> many;
+    for (std::int64_t i = 0; i < 70; ++i) many.push_back(i * i);
+    expect_cpu_groups({.tokens = 4700, .ends = many});
+    EXPECT_TRUE(launch::lower_groups({}, 8, {}, {}).empty());
 }
 
 }  // namespace

@@ -112,6 +112,15 @@ struct ExpandArguments {
     int k = 0;
 };
 
+/// Groups of tokens whose products are prepared (finish_groups.h). Both outputs may be null.
+struct GroupArguments {
+    QuantizeArguments tokens{};  // ends, groups and tokens; no matrices
+    u32* column_ends = nullptr;  // [groups]
+    u8* rows = nullptr;          // D; strides and sizes are in bytes
+    i64 row_stride = 0;
+    i64 row_bytes = 0;
+};
+
 /// Measured scales and their number. At first their bits are 0; in between they are the bits of the largest finite
 /// magnitude.
 struct MeasuredScales {
