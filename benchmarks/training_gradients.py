@@ -8,7 +8,6 @@ from typing import Any
 import tilewright as tw
 import torch
 from device_clock import Call
-from tilewright.torch._products import ALIGNMENT, aligned_ends, columns_of_codes
 from training_contestant import (
     BEFORE,
     MOST_ERROR,
@@ -31,6 +30,16 @@ from training_contestant import (
     some_rows,
 )
 from training_sizes import STEP, Case
+
+ALIGNMENT = 128  # of the groups in the columns that quantize_tokens writes
+
+
+def aligned_ends(ends: torch.Tensor, tokens: int) -> torch.Tensor:
+    """The ends of the groups if each begins at a multiple of 128, computed on the device of `ends`."""
+    limited = ends.clamp(0, tokens)
+    sizes = torch.diff(limited, prepend=limited.new_zeros(1)).clamp(min=0)
+    room = (sizes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+    return (torch.cumsum(room, 0) - room + sizes).to(ends.dtype)
 
 
 class Columns:
@@ -198,7 +207,7 @@ class FromBf16:
             assert columns is not None
             if layer:
                 ends = aligned_ends(of.ends, tokens)
-                tw.k_grouped_gemm(columns, columns_of_codes(x_codes, of.ends), aligned_offsets=ends, out=d)
+                tw.k_grouped_gemm(columns, tw.transpose_codes(tw.Quantized(x_codes, "e4m3"), of.ends), aligned_offsets=ends, out=d)
                 return
             # Columns after the last group are dropped, because X has no rows there.
             dy = tw.Quantized(columns.values[:, :tokens], "1x128", columns.scales[:, : tokens // ALIGNMENT])

@@ -1,5 +1,6 @@
 // The extension module tilewright._core: what the Python files of the package are made of.
 #include "call.h"
+#include "linear.h"
 #include "packing.h"
 #include "plans.h"
 #include "quantizers.h"
@@ -150,6 +151,7 @@ NB_MODULE(_core, m) {
     bind_quantizers(m);
     bind_packing(m);
     bind_token_quantizers(m);
+    bind_linear(m);
     m.def(
         "recipes",
         [] {

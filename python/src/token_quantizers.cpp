@@ -1,51 +1,31 @@
 #include "token_quantizers.h"
 
 #include "arguments.h"
+#include "new_operand.h"
 #include "operand.h"
 #include "stream.h"
 #include "unlocked.h"
 
 #include <tilewright/quantize_tokens.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace tilewright::python {
 namespace {
 
-ArrayView optional_view(nb::handle array, const ArrayRole& role) {
-    return array.is_none() ? ArrayView{} : view(array, role);
-}
-
 ArrayView view_of_ends(nb::handle ends) {
-    ArrayView made = optional_view(ends, {.operand = "ends", .integers = true});
+    ArrayView made = view(ends, {.operand = "ends", .integers = true});
     if (made.tensor.given() && made.tensor.shape.rank() != 1) refuse("ends", to_string(made.tensor.shape), "[groups]");
     return made;
-}
-
-/// The shape of the transpose of h.
-Dims columns_shape(std::int64_t tokens, std::int64_t features, const Tensor& ends) {
-    return {features, ends.given() ? column_limit(tokens, ends.shape[0]) : tokens};
 }
 
 ConversionOptions token_conversion(nb::handle threads) {
     return {.threads = static_cast<int>(integer(threads, "threads", 0, 1 << 30, "0 means all")),
             .cancelled = &signal_arrived};
-}
-
-/// A new array, and a writable view of it.
-ArrayView fresh(nb::handle like, const Dims& shape, Format format, const char* operand) {
-    return view(new_array(like, shape, format, false), {.operand = operand, .writable = true, .format = format});
-}
-
-/// A new array [rows, columns] whose columns are contiguous and begin at multiples of 16 bytes if elements have four.
-/// TMA loads scales of 1x128 from this order.
-nb::object fresh_transposed(nb::handle like, const Dims& shape, Format format) {
-    constexpr std::int64_t step = 4;
-    const std::int64_t rows = shape[0], padded = (rows + step - 1) / step * step;
-    const nb::object whole = new_array(like, {shape[1], padded}, format, false).attr("T");
-    return padded == rows ? whole : nb::object(whole[nb::slice(nb::int_(0), nb::int_(rows), nb::int_(1))]);
 }
 
 /// One of the two operands: its recipe, its new arrays, its factors.
@@ -54,38 +34,28 @@ struct Side {
         if (is_wanted) wanted = operand_recipe(recipe, name);
     }
 
-    void allocate(nb::handle like, const Dims& shape, const Dims& scale_dims) {
-        values = fresh(like, shape, wanted.values, "values");
-        scales = fresh(like, scale_dims, wanted.scales, "scales");
-        describe();
+    void take(NewOperand made) {
+        made_ = std::move(made);
+        given.operand = made_.operand;
     }
-
-    /// `allocate`, with features adjacent in the scales of 1x128.
-    void allocate_columns(nb::handle like, const Dims& shape, const Dims& scale_dims) {
-        if (wanted.granularity != Granularity::block_1x128) return allocate(like, shape, scale_dims);
-        values = fresh(like, shape, wanted.values, "values");
-        scales = view(fresh_transposed(like, scale_dims, wanted.scales),
-                      {.operand = "scales", .writable = true, .format = wanted.scales});
-        describe();
-    }
-
-    void describe() { given.operand = {values.tensor, wanted.granularity, scales.tensor, {}}; }
 
     void set_factors(nb::handle by_token, nb::handle by_feature, const std::string& name) {
-        token_factors = optional_view(by_token, {.operand = name + "_token_factors", .format = Format::f32});
-        feature_factors = optional_view(by_feature, {.operand = name + "_feature_factors", .format = Format::f32});
+        token_factors = view(by_token, {.operand = name + "_token_factors", .format = Format::f32});
+        feature_factors = view(by_feature, {.operand = name + "_feature_factors", .format = Format::f32});
         given.token_factors = token_factors.tensor;
         given.feature_factors = feature_factors.tensor;
     }
 
-    nb::object arrays() const {
-        return is_wanted ? nb::object(nb::make_tuple(values.source, scales.source)) : nb::object(nb::none());
-    }
+    nb::object arrays() const { return made_.arrays(); }
+    nb::tuple pair() const { return nb::make_tuple(made_.values.source, made_.scale_array()); }
 
     bool is_wanted;
     OperandRecipe wanted{};
-    ArrayView values{}, scales{}, token_factors{}, feature_factors{};
+    ArrayView token_factors{}, feature_factors{};
     TokenOperand given{};
+
+private:
+    NewOperand made_{};
 };
 
 bool serves_tokens(Granularity granularity) {
@@ -101,12 +71,18 @@ Activation activation_word(nb::handle value) {
     refuse("activation", shown(value), "'none', 'swiglu' or 'swiglu_gradient'");
 }
 
+/// New columns for a matrix [tokens, features]. groups: 0 without ends.
+void take_columns(Side& columns, nb::handle like, const Dims& matrix, std::int64_t groups) {
+    const Dims shape = columns_shape(matrix[0], matrix[1], groups);
+    const Dims scales = column_scale_shape(columns.wanted.granularity, matrix[0], matrix[1], groups);
+    columns.take(NewOperand::columns(like, columns.wanted, shape, scales));
+}
+
 void allocate(nb::handle x, const TokenSource& source, Side& rows, Side& columns) {
     const std::int64_t tokens = source.x.shape[0];
     const bool halves = source.activation == Activation::swiglu;
     const std::int64_t features = halves ? source.x.shape[1] / 2 : source.x.shape[1];
-    const bool grouped = source.ends.given();
-    const std::int64_t groups = grouped ? source.ends.shape[0] : 1;
+    const std::int64_t groups = source.ends.given() ? std::max<std::int64_t>(source.ends.shape[0], 1) : 0;
     for (Side* side : {&rows, &columns}) {
         if (side->is_wanted && !serves_tokens(side->wanted.granularity)) {
             refuse(side == &rows ? "rows" : "columns", name(side->wanted), "tensor, row, 1x128 or 128x128");
@@ -114,14 +90,9 @@ void allocate(nb::handle x, const TokenSource& source, Side& rows, Side& columns
     }
     if (rows.is_wanted) {
         const Dims shape{tokens, features};
-        rows.allocate(x, shape, scale_shape(rows.wanted.granularity, shape));
+        rows.take({x, rows.wanted, shape, scale_shape(rows.wanted.granularity, shape)});
     }
-    if (!columns.is_wanted) return;
-    const Dims shape = columns_shape(tokens, features, source.ends);
-    Dims scales = scale_shape(columns.wanted.granularity, shape);
-    if (grouped && columns.wanted.granularity == Granularity::row) scales = {groups, features};
-    if (grouped && columns.wanted.granularity == Granularity::tensor) scales = {groups};
-    columns.allocate_columns(x, shape, scales);
+    if (columns.is_wanted) take_columns(columns, x, {tokens, features}, groups);
 }
 
 /// Findings in the words of the Python function.
@@ -154,7 +125,7 @@ Arrays quantize_tokens_of(nb::handle x, nb::handle ends, nb::handle rows_word, n
     const ArrayView read = view(x, {.operand = "x"});
     if (read.tensor.shape.rank() != 2) refuse("x", to_string(read.tensor.shape), "[tokens, features]");
     const ArrayView group_ends = view_of_ends(ends);
-    const ArrayView of_output = optional_view(gradient, {.operand = "gradient"});
+    const ArrayView of_output = view(gradient, {.operand = "gradient"});
     const TokenSource source{.x = read.tensor,
                              .activation = activation_word(activation),
                              .swiglu = {.alpha = number(form[0], "alpha"),
@@ -175,14 +146,14 @@ Arrays quantize_tokens_of(nb::handle x, nb::handle ends, nb::handle rows_word, n
 }
 
 bool serves_transposition(const OperandRecipe& recipe) {
-    const bool is_fp8 = recipe.values == Format::e4m3 || recipe.values == Format::e5m2;
-    return is_fp8 && recipe.granularity == Granularity::block_1x128;
+    const bool has_tokens = recipe.granularity == Granularity::block_1x128;
+    return is_fp8(recipe.values) && (has_tokens || recipe.granularity == Granularity::none);
 }
 
 /// The operand to transpose: a Quantized with one scale per token and 128 features.
 const PreparedOperand& codes_of(nb::handle rows) {
     const PreparedOperand* given = prepared(rows, "rows.");
-    const char* expected = "a Quantized with recipe 1x128, e4m3 or e5m2";
+    const char* expected = "a Quantized with recipe 1x128 or none, e4m3 or e5m2";
     if (given == nullptr) refuse("rows", shown(rows), expected);
     if (given->operand().packed.given()) refuse("rows", "PackedWeights", expected);
     if (!serves_transposition(given->recipe())) refuse("rows", name(given->recipe()), expected);
@@ -198,21 +169,24 @@ Arrays transpose_codes_of(nb::handle rows, nb::handle ends, nb::handle columns_w
     const PreparedOperand& codes = codes_of(rows);
     const Operand operand = codes.operand();
     Side columns(columns_word, "columns");
-    const bool is_square = columns.wanted.granularity == Granularity::block_128x128;
-    if (!is_square && !serves_transposition(columns.wanted)) {
-        refuse("columns", name(columns.wanted), "1x128 or 128x128");
+    const bool has_scales = operand.granularity != Granularity::none;
+    const Granularity wanted = columns.wanted.granularity;
+    const bool is_block = wanted == Granularity::block_1x128 || wanted == Granularity::block_128x128;
+    if (has_scales ? !is_block : wanted != Granularity::none) {
+        refuse("columns", name(columns.wanted), has_scales ? "1x128 or 128x128" : name(codes.recipe()));
     }
     if (columns.wanted.values != codes.recipe().values) {
         refuse("columns", name(columns.wanted), std::string(name(codes.recipe().values)) + ", the format of rows",
                "values are moved, not converted");
     }
     const ArrayView group_ends = view_of_ends(ends);
-    const Dims shape = columns_shape(operand.values.shape[0], operand.values.shape[1], group_ends.tensor);
-    columns.allocate_columns(codes.values(), shape, scale_shape(columns.wanted.granularity, shape));
+    const Dims& shape = operand.values.shape;
+    const std::int64_t groups = group_ends.tensor.given() ? std::max<std::int64_t>(group_ends.tensor.shape[0], 1) : 0;
+    take_columns(columns, codes.values(), shape, groups);
     how.stream = stream_of(view(codes.values(), {.operand = "rows.values", .format = operand.values.format}), stream);
     run_unlocked([&] { transpose_codes(operand, group_ends.tensor, columns.given.operand, how); },
                  [](const std::vector<Finding>& found) { return in_python_words(found); });
-    return nb::make_tuple(columns.values.source, columns.scales.source);
+    return columns.pair();
 }
 
 }  // namespace

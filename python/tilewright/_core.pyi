@@ -239,6 +239,17 @@ def quantize_tokens(x: object | None, ends: object | None, rows: object | None, 
 def transpose_codes(rows: object | None, ends: object | None, columns: object | None, threads: object | None, stream: object | None) -> tuple[object, object]:
     """New arrays (values, scales)."""
 
+def linear_recipes() -> dict[str, tuple[object, ...]]:
+    """The fields of LayerRecipe by name of the recipe."""
+
+def linear_forward(x: object, w: object, bias: object | None, ends: object | None, recipe: str, promoted: bool, keeps: bool, options: str) -> tuple[object, object]:
+    """
+    New arrays: y, and what backward needs for dW (values, scales) or None.
+    """
+
+def linear_backward(dy: object, x: object | None, w: object | None, ends: object | None, main_grad: object | None, recipe: str, gradient_format: str, promoted: bool, wanted: tuple[bool, bool], dtype: str, options: str) -> tuple[object, object]:
+    """New arrays dx and dw, each or None; with main_grad, dw is main_grad."""
+
 def recipes() -> list[str]:
     """The names of all accepted recipes."""
 

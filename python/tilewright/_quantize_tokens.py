@@ -107,6 +107,7 @@ def transpose_codes(
     Args:
         rows: `Quantized` [tokens, features] of 1x128, e4m3 or e5m2. Scales are float32 or ue8m0
             [tokens, ceil(features / 128)]. `quantize(x, "1x128", round_up=True)` and `quantize_tokens` make such rows.
+            Rows without scales ("e4m3" or "e5m2") are moved as they are.
         ends: int32 or int64 [groups], an array or a list, as in `quantize_tokens`: clamped and not checked. Default: None.
         columns: Recipe of the result: 1x128, with equal scales for the 128 features of a block, or 128x128. It has the
             format of rows and scales of float32 or ue8m0. None: the recipe of rows.

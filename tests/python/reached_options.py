@@ -7,12 +7,22 @@ BUILT_IN = (False, False, "automatic")
 
 
 def record(monkeypatch):
-    """A list that each product appends its (invariant, overlap, planned_device) to."""
+    """A list to which each product, and each direction of a layer, appends its (invariant, overlap, planned_device)."""
     reached, real = [], _core.multiply
 
     def recording(a, b, *, groups, options):
         reached.append(tuple(options[name] for name in OPTIONS))
         return real(a, b, groups=groups, options=options)
 
+    def recording_layer(direction):
+        def call(*arguments):
+            word = arguments[-1]
+            reached.append((word[0] == "1", word[1] == "1", word[2:]))
+            return direction(*arguments)
+
+        return call
+
     monkeypatch.setattr(_core, "multiply", recording)
+    for name in ("linear_forward", "linear_backward"):
+        monkeypatch.setattr(_core, name, recording_layer(getattr(_core, name)))
     return reached

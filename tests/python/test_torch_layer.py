@@ -1,15 +1,14 @@
 """tilewright.torch: gradients against float64, groups of any size, messages."""
 
-import functools
-
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch: tools/setup torch=yes, or pip install torch")
 
+import tilewright as tw  # noqa: E402
 from tilewright.torch import RECIPES, GroupedLinear, Linear, grouped_linear, linear  # noqa: E402
-from tilewright.torch import _operators, _products  # noqa: E402
-from tilewright.torch._products import aligned_ends, aligned_rows, columns_of_codes, sums_of_groups  # noqa: E402
+from tilewright.torch import _operators  # noqa: E402
+from tilewright.torch._sums import aligned_rows, sums_of_groups  # noqa: E402
 from torch_layers import DEVICES, error, exact_grouped, lost_without_promotion, normal  # noqa: E402
 
 # relative errors of fp8 products of normal numbers: 2^-4 / sqrt(3) a side, less where most numbers are small
@@ -91,8 +90,9 @@ def test_codes_of_tokens_become_columns_as_they_are(ends, device):
     """All 256 of them, NaN and zeros of either sign too, in the place that rows would have, with zeros in between."""
     codes = torch.arange(300 * 130, device=device).remainder(256).to(torch.uint8).view(300, 130)
     groups = torch.tensor(ends, device=device)
-    columns = columns_of_codes(codes, groups)
-    last = int(aligned_ends(groups, 300).max())
+    columns = tw.transpose_codes(tw.Quantized(codes, "e4m3"), groups)
+    begins = [0, *ends]
+    last = sum(-(-(end - begin) // 128) * 128 for begin, end in zip(begins, ends))
     assert columns.recipe == "e4m3" and columns.scales is None
     assert torch.equal(columns.values[:, :last].view(torch.uint8), aligned_rows(codes, groups)[:last].T)
 
@@ -204,10 +204,9 @@ def test_a_bias_is_added_before_the_one_rounding(grouped, device):
 @pytest.mark.parametrize("recipe", ["row", "tensor"])
 def test_all_three_sums_are_left_to_the_tensor_core(monkeypatch, recipe, grouped, watched):
     """Its 14 bits, which `bit_exact` has on a CPU, lose up to 1.6e-5 for each of 512 products that have one sign (docs/numerics.md)."""
-    for name in ("gemm", "grouped_gemm", "k_grouped_gemm"):
-        monkeypatch.setattr(_products, name, functools.partial(getattr(_products, name), arithmetic="bit_exact"))
     monkeypatch.setattr(_operators, "is_watched", lambda *given: watched and _operators.AVAILABLE)
-    assert all(1e-3 < lost < 1e-2 for lost in lost_without_promotion(recipe, grouped, "cpu"))
+    with tw.options(invariant=True):  # on a CPU it has the tensor core's sums
+        assert all(1e-3 < lost < 1e-2 for lost in lost_without_promotion(recipe, grouped, "cpu"))
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch: tools/setup torch=yes, or pip install torch")
 
-from tilewright.torch import RECIPES, GroupedLinear, Linear, _checks, _operators, _products, _weights  # noqa: E402
+from tilewright.torch import RECIPES, GroupedLinear, Linear, _checks, _operators, _sums, _weights  # noqa: E402
 from torch.overrides import TorchFunctionMode  # noqa: E402
 from torch_layers import normal, one_thread, step  # noqa: E402, F401
 
@@ -111,7 +111,7 @@ def test_what_torch_computes_around_the_products_needs_no_values():
     with FakeTensorMode():
         ends = torch.empty(3, dtype=torch.int32, device="cuda")
         codes, dy = (torch.empty(TOKENS, K, dtype=kind, device="cuda") for kind in (torch.uint8, torch.bfloat16))
-        made = [_products.aligned_ends(ends, TOKENS), _products.aligned_rows(codes, ends), _products.sums_of_groups(dy, ends)]
+        made = [_sums.aligned_rows(codes, ends), _sums.sums_of_groups(dy, ends)]
         assert all(part.device.type == "cuda" for part in made)
         _checks.check_values_of_ends(ends, TOKENS)
         with pytest.raises(DataDependentOutputException):

@@ -80,12 +80,12 @@ def test_a_weight_that_is_kept_may_not_change_before_backward(recipe):
 def test_only_what_is_wanted_is_quantised(monkeypatch, recipe, x_wants):
     """One pass over W, which makes dgrad's copy where x wants a gradient and the recipe has one."""
     calls = []
-    for name in ("quantize", "quantize_tokens"):
+    for name in ("_pair", "quantize_tokens"):
         real = getattr(_weights, name)
         monkeypatch.setattr(_weights, name, lambda *a, real=real, name=name, **k: calls.append((name, k)) or real(*a, **k))
     layer, x = Linear(64, 64, recipe=recipe), normal(8, 64).requires_grad_(x_wants)
     layer(x).sum().backward()
-    assert [name for name, _ in calls] == ["quantize_tokens" if recipe == "row" and x_wants else "quantize"]
+    assert [name for name, _ in calls] == ["quantize_tokens" if recipe == "row" and x_wants else "_pair"]
 
 
 def bits(tensor):

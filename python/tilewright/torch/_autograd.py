@@ -98,8 +98,8 @@ class QuantizedLinear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> torch.Tensor:  # type: ignore[override]
         x, _, bias, ends, values, scales = inputs[:6]
-        recipe, promoted, keeps = inputs[9], inputs[11], inputs[12]
-        y, kept = forward_pass(x, (values, scales), bias, ends, recipe, promoted, keeps)
+        recipe, promoted, keeps, options = inputs[9], inputs[11], inputs[12], inputs[_COUNT - 1]
+        y, kept = forward_pass(x, (values, scales), bias, ends, recipe, promoted, keeps, options)
         keep(ctx, inputs, (y, *(kept or NOTHING)))
         return y
 

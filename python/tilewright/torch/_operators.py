@@ -11,8 +11,7 @@ from typing import Any
 import torch
 
 from tilewright._arrays import torch_dtype
-from tilewright.torch import _products
-from tilewright.torch._in_force import applied
+from tilewright.torch import _sums
 from tilewright.torch._passes import Wanted, backward_pass, forward_pass
 from tilewright.torch._frozen import copy_for
 from tilewright.torch._recipes import RECIPES
@@ -66,8 +65,7 @@ def gradients(dy: torch.Tensor, *given: Any) -> tuple[torch.Tensor | None, ...]:
     """`backward_pass`, through its operator if something observes operators."""
     x, w, ends, main_grad, recipe, gradient_format, promoted, wanted, dtype, options = given
     if not is_watched(dy):
-        with applied(options):
-            return backward_pass(dy, *given[:-1])
+        return backward_pass(dy, *given)
     nothing = (None, None)
     made = torch.ops.tilewright.linear_gradients(
         dy, *(x or nothing), *(w or nothing), ends, main_grad, recipe, gradient_format, promoted, list(wanted), dtype, options
@@ -105,8 +103,7 @@ def _linear(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     if frozen:
         values, scales = copy_for(w, values, scales, recipe, checks)
-    with applied(options):
-        y, kept = forward_pass(x, (values, scales), bias, ends, recipe, promoted, keeps)
+    y, kept = forward_pass(x, (values, scales), bias, ends, recipe, promoted, keeps, options)
     return (y, *(kept or (_nothing(x), _nothing(x))))
 
 
@@ -118,9 +115,9 @@ def _fake_linear(x: Any, w: Any, bias: Any, ends: Any, *given: Any) -> tuple[tor
     if recipe.columns is None:
         return (y, *_fake_quantized(x, recipe.activations, x.shape))
     groups = 1 if ends is None else ends.shape[0]
-    columns = (x.shape[0] + (_products.ALIGNMENT - 1) * groups) // _products.ALIGNMENT * _products.ALIGNMENT
+    columns = (x.shape[0] + (_sums.ALIGNMENT - 1) * groups) // _sums.ALIGNMENT * _sums.ALIGNMENT
     values, scales = _fake_quantized(x, recipe.columns, (x.shape[1], columns))
-    if recipe.columns in ("row", "tensor"):  # scales per group
+    if ends is not None and recipe.columns in ("row", "tensor"):  # scales per group
         scales = scales.new_empty(groups, *((x.shape[1],) if recipe.columns == "row" else ()))
     if recipe.columns == "1x128":  # the scales of neighbouring features are neighbours in memory
         padded = (x.shape[1] + _SCALE_STEP - 1) // _SCALE_STEP * _SCALE_STEP
@@ -175,8 +172,7 @@ def _gradients(
     options: str,
 ) -> tuple[torch.Tensor, ...]:
     x, w = _pair(x_values, x_scales), _pair(w_values, w_scales)
-    with applied(options):
-        made = backward_pass(dy, x, w, ends, main_grad, recipe, gradient_format, promoted, Wanted(*wanted), dtype)
+    made = backward_pass(dy, x, w, ends, main_grad, recipe, gradient_format, promoted, Wanted(*wanted), dtype, options)
     return tuple(_nothing(dy) if tensor is None else tensor for tensor in made)
 
 

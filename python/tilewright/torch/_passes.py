@@ -9,13 +9,9 @@ from typing import NamedTuple
 
 import torch
 
-from tilewright._quantize import Quantized
-from tilewright._quantize_tokens import quantize_tokens
-from tilewright.torch import _checks, _products
-from tilewright.torch._recipes import RECIPES, LayerRecipe, with_gradients
+from tilewright import _core
+from tilewright.torch import _checks, _sums
 from tilewright.torch._weights import Pair
-
-_FOLDED = "e4m3"  # the recipe of X and W without scales
 
 
 class Wanted(NamedTuple):
@@ -34,10 +30,12 @@ def forward_pass(
     recipe: str,
     promoted: bool,
     keeps: bool,
+    options: str,
 ) -> tuple[torch.Tensor, Pair | None]:
     """Y, and with `keeps` the operand of wgrad.
 
     That operand is X^T, quantized along the tokens of each group; if the recipe folds, it is X as forward quantized it.
+    `options` is a word of `_in_force`.
     """
     _checks.check_memory("x", x)
     _checks.check_memory("bias", bias)
@@ -45,15 +43,9 @@ def forward_pass(
         _checks.check_values_of_ends(ends, x.shape[0])
     if w[0].numel() == 0:
         return _biases(x, w[0], bias, ends), None
-    layer = RECIPES[recipe]
-    rows, columns = quantize_tokens(
-        x.detach(), _groups(ends, x), rows=layer.activations, columns=layer.columns if keeps else None
-    )
-    assert rows is not None
-    weights = Quantized(w[0], layer.weights, w[1])
-    y = _products.forward(rows, weights, None if bias is None else bias.detach(), ends, x.dtype, promoted)
-    kept = rows if layer.folds and keeps else columns
-    return y, None if kept is None else (kept.values, kept.scales)
+    addend = None if bias is None else bias.detach()
+    y, kept = _core.linear_forward(x.detach(), w, addend, ends, recipe, promoted, keeps, options)
+    return y, kept
 
 
 def backward_pass(
@@ -67,6 +59,7 @@ def backward_pass(
     promoted: bool,
     wanted: Wanted,
     dtype: torch.dtype,
+    options: str,
 ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
     """The gradients dX, dW and dbias. A dense layer is one group.
 
@@ -76,32 +69,19 @@ def backward_pass(
         w: the copy of W for dgrad. None if dX is not requested.
         main_grad: the buffer to which dW is added, or None.
         dtype: the dtype of dW.
+        options: a word of `_in_force`.
 
     Returns:
         dX in the dtype of dY. dW [groups, N, K]; None if it was added to main_grad. dbias [groups, N] of float32.
     """
-    layer = with_gradients(RECIPES[recipe], gradient_format)
-    groups, dx, dw = _groups(ends, dy), None, None
-    if wanted.x or wanted.w:
+    dx = dw = None
+    if (wanted.x and w is not None) or (wanted.w and x is not None):
         _checks.check_memory("main_grad", main_grad)
-        rows, columns = quantize_tokens(
-            dy.contiguous(),
-            groups,
-            rows=layer.gradients if wanted.x else None,
-            columns=layer.gradient_columns if wanted.w else None,
-            rows_feature_factors=w[1] if layer.folds and w is not None else None,
-            columns_token_factors=x[1] if layer.folds and x is not None else None,
+        format, both = _sums.OUTPUTS[dtype], (wanted.x, wanted.w)
+        dx, dw = _core.linear_backward(
+            dy.contiguous(), x, w, ends, main_grad, recipe, gradient_format, promoted, both, format, options
         )
-        if rows is not None and w is not None:
-            side = layer.backward_weights or layer.weights
-            weights = Quantized(w[0], _FOLDED) if layer.folds else Quantized(w[0], side, w[1])
-            dx = _products.dgrad(rows, weights, ends, dy.dtype, layer.dgrad_layout, promoted)
-        if columns is not None and x is not None:
-            operand = _columns_of_x(x, groups, layer)
-            # A single group begins at 0, so its end is known without work on the device.
-            ends_of_columns = groups if ends is None else _products.aligned_ends(ends, dy.shape[0])
-            dw = _products.wgrad(columns, operand, ends_of_columns, dtype, main_grad, promoted)
-    return dx, None if main_grad is not None else dw, _products.sums_of_groups(dy, ends) if wanted.bias else None
+    return dx, None if main_grad is not None else dw, _sums.sums_of_groups(dy, ends) if wanted.bias else None
 
 
 def _biases(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, ends: torch.Tensor | None) -> torch.Tensor:
@@ -112,16 +92,4 @@ def _biases(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, ends: t
     if ends is None:
         return y.copy_(bias)
     of_none = bias.new_zeros(1, w.shape[-2])  # for tokens after the last end
-    return y.copy_(torch.cat([bias.detach(), of_none])[_products.group_of_rows(ends, tokens)])
-
-
-def _columns_of_x(x: Pair, groups: torch.Tensor, layer: LayerRecipe) -> Quantized:
-    if layer.columns is None:
-        return _products.columns_of_codes(x[0], groups)
-    return Quantized(x[0], layer.columns, x[1])
-
-
-def _groups(ends: torch.Tensor | None, rows: torch.Tensor) -> torch.Tensor:
-    if ends is not None:
-        return ends
-    return torch.full((1,), rows.shape[0], dtype=torch.int64, device=rows.device)
+    return y.copy_(torch.cat([bias.detach(), of_none])[_sums.group_of_rows(ends, tokens)])

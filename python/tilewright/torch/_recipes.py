@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from tilewright import _core
 from tilewright._options import Layout
 
 GradientFormat: TypeAlias = Literal["e4m3", "e5m2"]
@@ -22,8 +23,7 @@ class LayerRecipe:
         backward_weights: W in dgrad, along N. If None, dgrad reads the values of forward. It can, because each block of
             N x K with one scale in forward also has one scale in dgrad.
         gradient_columns: dY^T in wgrad, along the tokens of a group. Wgrad is dW = dY^T X.
-        columns: X^T in wgrad, along the tokens of a group. It is None if the recipe folds.
-        folds: dgrad and wgrad multiply the values of forward without their scales (docs/numerics.md). Instead dY is
+        columns: X^T in wgrad, along the tokens of a group. If None, the recipe folds: dgrad and wgrad multiply the values of forward without their scales (docs/numerics.md). Instead dY is
             multiplied by the scales of W's rows before it is quantized for dgrad. For wgrad it is multiplied by the scales
             of X's tokens.
     """
@@ -34,7 +34,10 @@ class LayerRecipe:
     backward_weights: str | None
     gradient_columns: str
     columns: str | None
-    folds: bool = False
+
+    @property
+    def folds(self) -> bool:
+        return self.columns is None
 
     @property
     def dgrad_layout(self) -> Layout:
@@ -42,13 +45,7 @@ class LayerRecipe:
         return "nn" if self.backward_weights is None else "nt"
 
 
-RECIPES = {
-    "row": LayerRecipe("row", "row", "row", "row", "row", "row"),
-    "tensor": LayerRecipe("tensor", "tensor", "tensor", None, "tensor", "tensor"),
-    "1x128": LayerRecipe("1x128", "128x128", "1x128", None, "1x128", "1x128"),
-    "1x128:128x128": LayerRecipe("1x128", "128x128", "1x128", None, "1x128", "128x128"),
-    "fold": LayerRecipe("row", "row", "row", None, "1x128", None, folds=True),
-}
+RECIPES = {name: LayerRecipe(*sides) for name, sides in _core.linear_recipes().items()}
 """The recipes by the names that the layers accept. dY is e4m3, or e5m2 with `gradient_format="e5m2"`.
 
 - row: a scale per token and per row of W.
@@ -61,14 +58,3 @@ RECIPES = {
 
 UNPROMOTED = ("row", "tensor")
 """The recipes that support promoted=False: sums stay in the tensor core, without float32 promotion every 128 products."""
-
-
-def with_gradients(recipe: LayerRecipe, gradient_format: str) -> LayerRecipe:
-    """The recipe with dY in this format, in dgrad and wgrad."""
-    if gradient_format == "e4m3":
-        return recipe
-    return replace(
-        recipe,
-        gradients=f"{gradient_format}.{recipe.gradients}",
-        gradient_columns=f"{gradient_format}.{recipe.gradient_columns}",
-    )

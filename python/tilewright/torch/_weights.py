@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 import torch
 
-from tilewright._quantize import quantize
+from tilewright import _core
 from tilewright._quantize_tokens import quantize_tokens
 from tilewright.torch import _checks
 from tilewright.torch._recipes import RECIPES
@@ -63,12 +63,16 @@ def quantized(w: torch.Tensor, recipe: str, forward: bool, dgrad: bool) -> Copie
     along_n = layer.backward_weights
     if forward and dgrad and along_n is not None and in_one_pass(w):
         return _rows_and_columns(w, layer.weights, along_n)
-    rows = quantize(w, layer.weights) if forward else None
-    columns = quantize(w.transpose(-1, -2), along_n) if dgrad and along_n is not None else None
     return Copies(
-        None if rows is None else (rows.values, rows.scales),
-        None if columns is None else (columns.values, columns.scales),
+        _pair(w, layer.weights) if forward else None,
+        _pair(w.transpose(-1, -2), along_n) if dgrad and along_n is not None else None,
     )
+
+
+def _pair(w: torch.Tensor, side: str) -> Pair:
+    """As `tilewright.quantize`, without an object of Python around the arrays."""
+    values, scales, _ = _core.quantize(w, side, False, False, 0, None)
+    return values, scales
 
 
 def _rows_and_columns(w: torch.Tensor, along_k: str, along_n: str) -> Copies:

@@ -1,18 +1,10 @@
-"""Forward, dgrad and wgrad of one linear layer, dense or grouped, from quantized operands."""
+"""The gradient of a bias: the sum of dY over the tokens of each group, always in the same order."""
 
 from __future__ import annotations
 
 import torch
 
-from tilewright._multiply import gemm, grouped_gemm, k_grouped_gemm
-from tilewright._options import Accumulation, Layout
-from tilewright._quantize import Quantized
-from tilewright._quantize_tokens import transpose_codes
 from tilewright.torch._weights import ALIGNMENT
-
-UE8M0_ONE = 127  # a scale of 1 in UE8M0
-
-ACCUMULATIONS: dict[bool, Accumulation] = {True: "promoted", False: "unpromoted"}
 
 OUTPUTS = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
 
@@ -28,12 +20,6 @@ def _sizes_and_begins(ends: torch.Tensor, tokens: int) -> tuple[torch.Tensor, to
     return sizes, torch.cumsum(room, 0) - room
 
 
-def aligned_ends(ends: torch.Tensor, tokens: int) -> torch.Tensor:
-    """The ends of the groups if each begins at a multiple of 128."""
-    sizes, begins = _sizes_and_begins(ends, tokens)
-    return (begins + sizes).to(ends.dtype)
-
-
 def aligned_rows(rows: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
     """[tokens, K] as [columns, K]: each group begins at a multiple of 128, as in `quantize_tokens`, with zeros between."""
     tokens, groups = rows.shape[0], ends.shape[0]
@@ -47,57 +33,9 @@ def aligned_rows(rows: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
     return rows.new_zeros(columns + 1, rows.shape[1]).index_copy_(0, row, rows)[:columns]
 
 
-def columns_of_codes(codes: torch.Tensor, ends: torch.Tensor) -> Quantized:
-    """e4m3 [tokens, K] without scales as [K, columns]: each group begins at a multiple of 128, as in `quantize_tokens`.
-
-    One pass of `transpose_codes`, with a scale of 1 per 128 values, so that no value is rescaled. Its scales are dropped.
-    """
-    blocks = -(-codes.shape[1] // ALIGNMENT)
-    ones = torch.full((codes.shape[0], blocks), UE8M0_ONE, dtype=torch.uint8, device=codes.device)
-    return Quantized(transpose_codes(Quantized(codes, "1x128.ue8m0", ones), ends).values, "e4m3")
-
-
 def group_of_rows(ends: torch.Tensor, tokens: int) -> torch.Tensor:
     """[tokens]: the group of each token; the number of groups for tokens of no group."""
     return torch.searchsorted(ends, torch.arange(tokens, device=ends.device, dtype=ends.dtype), right=True)
-
-
-def forward(
-    x: Quantized, w: Quantized, bias: torch.Tensor | None, ends: torch.Tensor | None, dtype: torch.dtype, promoted: bool
-) -> torch.Tensor:
-    """Y [tokens, N] = X W^T + bias, rounded once to dtype."""
-    how = ACCUMULATIONS[promoted]
-    if ends is None:
-        return gemm(x, w, bias=bias, out_dtype=OUTPUTS[dtype], accumulation=how)
-    return grouped_gemm(x, w, offsets=ends, bias=bias, out_dtype=OUTPUTS[dtype], accumulation=how)
-
-
-def dgrad(
-    dy: Quantized, w: Quantized, ends: torch.Tensor | None, dtype: torch.dtype, layout: Layout, promoted: bool
-) -> torch.Tensor:
-    """dX [tokens, K] = dY W."""
-    how = ACCUMULATIONS[promoted]
-    if ends is None:
-        return gemm(dy, w, out_dtype=OUTPUTS[dtype], layout=layout, accumulation=how)
-    return grouped_gemm(dy, w, offsets=ends, out_dtype=OUTPUTS[dtype], layout=layout, accumulation=how)
-
-
-def wgrad(
-    dy: Quantized,
-    x: Quantized,
-    ends: torch.Tensor,
-    dtype: torch.dtype,
-    main_grad: torch.Tensor | None,
-    promoted: bool,
-) -> torch.Tensor:
-    """dW [groups, N, K] = dY_g^T X_g per group, with X [K, columns]; or main_grad += dW.
-
-    The dW of an empty group is zeros.
-    """
-    how = ACCUMULATIONS[promoted]
-    if main_grad is not None:
-        return k_grouped_gemm(dy, x, aligned_offsets=ends, out=main_grad, c=main_grad, accumulation=how)
-    return k_grouped_gemm(dy, x, aligned_offsets=ends, out_dtype=OUTPUTS[dtype], accumulation=how)
 
 
 def sums_of_groups(dy: torch.Tensor, ends: torch.Tensor | None) -> torch.Tensor:
