@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
+from case_processes import IN_TURN
 from device_clock import Call, ClockError, DeviceClock, HostClock
 from training_contestant import Contestant, MissingError
 from training_gradients import FromBf16, Gradients
 from training_rows import Rows
 from training_sizes import SECTIONS, Case, from_json, words_of_case
 
-IN_TURN = "all in turn"  # the name of a measurement with all contestants
 MOST_LETTERS = 160  # of the reason of a failure
 UNUSABLE = 3  # exit code if the GPU accepts no more calls
 

@@ -23,17 +23,19 @@ Needs torch 2.8 or newer. The exit code is 1 if a target is missed or a result o
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import pathlib
 import sys
 from typing import Any
 
+import case_processes
 import training_peers_table
-import training_processes
 from origin import origin
-from training_sizes import RANDOM, SECTIONS, Case, fixed, random_cases, smaller
+from training_sizes import RANDOM, SECTIONS, Case, fixed, random_cases, smaller, words_of_case
 
 FIRST_WORDS = "Tilewright"  # the first word of our names in a record
+PROGRAM = [sys.executable, str(pathlib.Path(__file__).with_name("training_contest.py"))]
 
 
 def parsed(words: list[str] | None = None) -> argparse.Namespace:
@@ -84,10 +86,12 @@ def main() -> int:
         print("training_peers: torch sees no GPU; --device cpu tries the program without one", file=sys.stderr)
         return 2
     lines: list[dict[str, Any]] = []
+    cases = dict(enumerate(chosen(arguments)))
     common = {"flush": "clean" if arguments.device == "cuda" else "none", "device": device, **origin()}
 
-    def record(line: dict[str, Any]) -> None:
-        line = {**line, **common}
+    def record(number: int, line: dict[str, Any]) -> None:
+        case = cases[number]
+        line = {"section": case.section, "shape": case.shape, **words_of_case(case), **line, **common}
         lines.append(line)
         if arguments.json:
             with arguments.json.open("a") as file:
@@ -97,8 +101,8 @@ def main() -> int:
 
     order = {"device": arguments.device, "repeats": arguments.repeats}
     try:
-        training_processes.run(chosen(arguments), order, record)
-    except training_processes.ProcessError as why:
+        case_processes.run(cases, order, record, functools.partial(case_processes.events_of, program=PROGRAM))
+    except case_processes.ProcessError as why:
         print(f"training_peers: {why}", file=sys.stderr)
         return 2
     finally:

@@ -146,10 +146,6 @@ def words_of_case(case: Case) -> dict[str, Any]:
     return named | ({"group_sizes": [*case.sizes]} if case.section in RANDOM else {})
 
 
-def as_json(case: Case) -> list[Any]:
-    return [*case]
-
-
 def from_json(words: list[Any]) -> Case:
     section, name, n, k, sizes, mean = words
     return Case(section, name, n, k, tuple(sizes), mean)

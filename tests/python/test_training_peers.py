@@ -4,11 +4,11 @@ import json
 import pathlib
 import sys
 
+import case_processes as processes
 import device_clock
 import pytest
 import training_peers
 import training_peers_table as tables
-import training_processes as processes
 import training_sizes as sizes
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -42,7 +42,7 @@ def test_random_sizes_follow_from_the_seed_and_torch_takes_them():
     for case in cases:
         assert case.n % 16 == case.k % 16 == 0 and min(case.sizes) >= 1 and case.groups <= 128
         assert max(case.groups * case.n * case.k, case.tokens * max(case.n, case.k)) <= sizes.MOST_ELEMENTS
-        assert sizes.from_json(json.loads(json.dumps(sizes.as_json(case)))) == case
+        assert sizes.from_json(json.loads(json.dumps([*case]))) == case
         assert sizes.words_of_case(case) == {"group_sizes": list(case.sizes)}
 
 
@@ -118,7 +118,7 @@ def run(answers):
         orders.append(json.loads(json.dumps(order)))
         yield from answers(orders[-1])
 
-    processes.run(CASES, {"device": "none"}, recorded.append, events)
+    processes.run(dict(enumerate(CASES)), {"device": "none"}, lambda number, line: recorded.append({"case": number, **line}), events)
     return recorded, orders
 
 
@@ -137,7 +137,7 @@ def test_a_contestant_that_ends_the_process_is_left_out_and_costs_nothing_else()
     assert [(entry["key"], entry.get("failed")) for entry in recorded] == [
         ("ours", None), ("theirs", None), ("absent", "not there"), ("theirs", "its process ended with code -11"), ("ours", None),
         ("ours", None), ("theirs", None)]  # fmt: skip
-    assert recorded[3]["peer"] == "the theirs" and recorded[3]["shape"] == CASES[1].shape
+    assert recorded[3]["peer"] == "the theirs" and recorded[3]["case"] == 1
     assert [[number for number, _ in order["cases"]] for order in orders] == [[0, 1, 2], [1, 2]]
     assert orders[1]["without"] == {"1": ["theirs"]} and orders[1]["device"] == "none"
 
@@ -164,11 +164,11 @@ def test_where_nothing_can_be_measured_the_reason_is_told():
     ("program", "why"),
     [("import os; os.abort()", "its process ended with code -6"), ("import time; time.sleep(60)", "nothing for 1 s, ended")],
 )
-def test_a_real_process_that_dies_or_is_silent(program, why, tmp_path, monkeypatch):
+def test_a_real_process_that_dies_or_is_silent(program, why, tmp_path):
     path = tmp_path / "contest"
     path.write_text(f"import json, sys; order = json.load(sys.stdin); print(json.dumps({{'event': order['say']}}), flush=True); {program}")
-    monkeypatch.setattr(processes, "PROGRAM", [sys.executable, str(path)])
-    assert list(processes.events_of({"say": "x"}, silence=1.0)) == [{"event": "x"}, {"event": "process ended", "why": why}]
+    words = [sys.executable, str(path)]
+    assert list(processes.events_of({"say": "x"}, words, silence=1.0)) == [{"event": "x"}, {"event": "process ended", "why": why}]
 
 
 ROWS = [

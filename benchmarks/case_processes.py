@@ -1,4 +1,4 @@
-"""Runs the cases of training_peers.py in a separate process, and the remaining cases in a new process if that one ends.
+"""Runs the cases of a contest in a separate process, and the remaining cases in a new process if that one ends.
 
 A contestant that crashes the process is removed from its case, and loses no other result. Lines are passed on as soon as they
 are measured.
@@ -8,33 +8,30 @@ from __future__ import annotations
 
 import json
 import os
-import pathlib
 import select
 import subprocess
-import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from training_sizes import Case, as_json, words_of_case
-
-PROGRAM = [sys.executable, str(pathlib.Path(__file__).with_name("training_contest.py"))]
 SILENCE_S = 120.0  # a process without output for this long is ended
-IN_TURN = "all in turn"
+IN_TURN = "all in turn"  # the name of a measurement with all contestants
 
 Line = dict[str, Any]
+Events = Callable[[Line], Iterator[Line]]
+Case = Sequence[Any]  # a NamedTuple that JSON can hold
 
 
 class ProcessError(RuntimeError):
     """No case can be measured on this machine."""
 
 
-def events_of(order: Line, silence: float = SILENCE_S) -> Iterator[Line]:
-    """The events of a measuring process, and at last how it ended."""
+def events_of(order: Line, program: Sequence[str], silence: float = SILENCE_S) -> Iterator[Line]:
+    """The events that `program` prints for an order, and at last how it ended."""
     with tempfile.TemporaryFile() as told:
         told.write(json.dumps(order).encode())
         told.seek(0)
-        process = subprocess.Popen(PROGRAM, stdin=told, stdout=subprocess.PIPE)
+        process = subprocess.Popen(program, stdin=told, stdout=subprocess.PIPE)
     with process:
         assert process.stdout is not None
         text, fd, why = b"", process.stdout.fileno(), ""
@@ -53,26 +50,38 @@ def events_of(order: Line, silence: float = SILENCE_S) -> Iterator[Line]:
 
 
 def run(
-    cases: list[Case], order: Line, record: Callable[[Line], None], events: Callable[[Line], Iterator[Line]] = events_of
+    cases: dict[int, Any],
+    order: Line,
+    record: Callable[[int, Line], None],
+    events: Events,
+    ended: Callable[[int], None] = lambda number: None,
 ) -> None:
-    """Calls `record` with each line, once per contestant of a case. `order`: further options for the process."""
-    left, without, recorded = dict(enumerate(cases)), {}, set()
+    """Calls `record` with the number of a case and each of its lines, and `ended` when the case is over.
+
+    cases: by number.
+    order: further options for the process. `without` in it names contestants to leave out, by number of the case.
+    """
+    left, without, recorded = dict(cases), dict(order.get("without", {})), set()
 
     def once(number: int, line: Line) -> None:
         if (number, line["key"]) not in recorded:
             recorded.add((number, line["key"]))
-            record(line)
+            record(number, line)
+
+    def end(number: int) -> None:
+        del left[number]
+        ended(number)
 
     while left:
         begun: Line | None = None
         before, why = len(left), ""
-        for event in events({**order, "cases": [[n, as_json(case)] for n, case in left.items()], "without": without}):
+        for event in events({**order, "cases": [[n, [*case]] for n, case in left.items()], "without": without}):
             if event["event"] == "begins":
                 begun = event
             elif event["event"] == "line":
                 once(event["case"], event["line"])
             elif event["event"] == "ended":
-                left.pop(event["case"])
+                end(event["case"])
                 begun = None
             else:
                 why = event["why"]
@@ -81,9 +90,8 @@ def run(
                 raise ProcessError(f"nothing can be measured: {why}")
             continue
         number, key = begun["case"], begun["key"]
-        case = left[number]
-        once(number, {"key": key, "peer": begun["peer"], "section": case.section, "shape": case.shape, "failed": why, **words_of_case(case)})
+        once(number, {"key": key, "peer": begun["peer"], "failed": why})
         if key == IN_TURN:
-            del left[number]
+            end(number)
         else:
-            without.setdefault(str(number), []).append(key)
+            without[str(number)] = [*without.get(str(number), []), key]
