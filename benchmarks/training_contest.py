@@ -9,72 +9,24 @@ from __future__ import annotations
 import gc
 import json
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from case_processes import IN_TURN
-from device_clock import Call, ClockError, DeviceClock, HostClock
-from training_contestant import Contestant, MissingError
+from device_clock import DeviceClock, HostClock
+from measuring import Ready, checked, require_usable, timed, words_of
 from training_gradients import FromBf16, Gradients
 from training_rows import Rows
 from training_sizes import SECTIONS, Case, from_json, words_of_case
 
-MOST_LETTERS = 160  # of the reason of a failure
-UNUSABLE = 3  # exit code if the GPU accepts no more calls
-
 Emit = Callable[[dict[str, Any]], None]
-
-
-class Ready(NamedTuple):
-    key: str
-    peer: str
-    contestant: Contestant
-    error: float
 
 
 def contest_of(case: Case, device: str) -> Any:
     if SECTIONS[case.section].product != "wgrad":
         return Rows(case, device)
     return (FromBf16 if case.section == "from-bf16" else Gradients)(case, device)
-
-
-def words_of(why: BaseException) -> str:
-    first = next(iter(str(why).strip().splitlines()), "")[:MOST_LETTERS]
-    return first if isinstance(why, MissingError) else f"{type(why).__name__}: {first}"
-
-
-def checked(key: str, peer: str, make: Callable[[], Contestant]) -> Ready:
-    contestant = make()
-    contestant.call()
-    error = contestant.error()
-    if not error <= contestant.limit:
-        raise ArithmeticError(f"wrong result, off by {error:.2g} of its norm, {contestant.limit} is allowed")
-    return Ready(key, peer, contestant, error)
-
-
-def medians(clock: Any, calls: list[Call]) -> list[float]:
-    try:
-        return clock.medians(calls)
-    except ClockError:  # the profiler sometimes loses events
-        return clock.medians(calls)
-
-
-def timed(clock: Any, ready: list[Ready]) -> Iterator[tuple[Ready, dict[str, Any]]]:
-    """The time of each contestant, measured in turn with all others.
-
-    If one fails or the profiler loses its kernels, each contestant is measured separately.
-    """
-    try:
-        together = medians(clock, [each.contestant.call for each in ready])
-    except Exception:  # of other libraries: anything
-        for each in ready:
-            try:
-                yield each, {"us": medians(clock, [each.contestant.call])[0], "alone": True}
-            except Exception as why:
-                yield each, {"failed": words_of(why)}
-    else:
-        yield from zip(ready, ({"us": us} for us in together), strict=True)
 
 
 def line_of(case: Case, ready: Ready, us: float, repeats: int, **other: Any) -> dict[str, Any]:
@@ -86,15 +38,6 @@ def line_of(case: Case, ready: Ready, us: float, repeats: int, **other: Any) -> 
 
 def failed_line(case: Case, key: str, peer: str, why: str) -> dict[str, Any]:
     return {"key": key, "peer": peer, "section": case.section, "shape": case.shape, "failed": why, **words_of_case(case)}
-
-
-def require_usable(device: str) -> None:
-    if device == "cuda":
-        try:
-            torch.cuda.synchronize()
-        except Exception as why:  # whatever torch raises of it
-            print(f"the GPU takes no more calls: {words_of(why)}", file=sys.stderr)
-            sys.exit(UNUSABLE)
 
 
 def measure(case: Case, device: str, clock: Any, emit: Emit, without: list[str]) -> None:
