@@ -14,6 +14,10 @@ from model_layers import MODELS, Layer, Model, layers
 from user_sizes import Sizes, random_sizes
 
 OPERATIONS = {"dense": "dense", "contiguous": "m_grouped_contiguous", "masked": "m_grouped_masked"}
+GROUPINGS = {"dense": "dense", "contiguous": "m_grouped_indices", "masked": "m_grouped_masked"}  # of the drop-in's calls
+DROP_IN, NATIVE, DEEP_GEMM = "drop-in", "native", "DeepGEMM"
+BLAS_TENSOR, BLAS_BLOCKS, TORCH_ROWS = "cuBLASLt tensor", "cuBLASLt blocks", "torch rows"
+PEERS = {"dense": (DEEP_GEMM, BLAS_TENSOR, BLAS_BLOCKS, TORCH_ROWS), "contiguous": (DEEP_GEMM, TORCH_ROWS), "masked": (DEEP_GEMM,)}
 WORST = 0.95  # the target of every single shape
 
 
@@ -133,7 +137,7 @@ def layer_cases(model: Model, layer: Layer) -> Iterator[Case]:
 
 
 def model_cases() -> Iterator[Case]:
-    """A product that two models share is there once, with the name of the first."""
+    """A product that two models share has one case, with the name of the first."""
     seen = set()
     for model in MODELS:
         for case in (case for layer in layers(model) for case in layer_cases(model, layer)):
@@ -148,7 +152,7 @@ def all_cases(random_count: int, seed: int) -> list[Case]:
 
 
 def limited(cases: list[Case], only: list[str], limit: int | None) -> list[Case]:
-    """Of each class in `only`, the first `limit` cases, in the order of the classes."""
+    """The first `limit` cases of each class in `only`, in the order of the classes."""
     return [case for name in only for case in [case for case in cases if case.shape_class == name][:limit]]
 
 

@@ -20,125 +20,15 @@ The exit code is then 1 if the drop-in has more than one kernel per call or take
 
 import argparse
 import json
-import math
 import pathlib
-import random
 import sys
 
 import peers_table
+from contest_cases import GROUPINGS, OPERATIONS, group_rows, list_shapes
 from device_clock import ClockError, DeviceClock
 from origin import origin
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-OPERATIONS = {"dense": "dense", "contiguous": "m_grouped_contiguous", "masked": "m_grouped_masked"}
-GROUPINGS = {"dense": "dense", "contiguous": "m_grouped_indices", "masked": "m_grouped_masked"}
-ALIGNMENT = 128
 MOST_DIFFERENCE = 1e-3  # limit of calc_diff in DeepGEMM's tests; the rounding of D gives 1e-6
-
-
-def shapes(operation, suite):
-    """The shapes with which DeepGEMM was timed."""
-    rows = filter(peers_table.is_deep_gemm, peers_table.rows(peers_table.SUITES[suite]))
-    found = [tuple(r["shape"]) for r in rows if r["op"] == OPERATIONS[operation]]
-    return list(dict.fromkeys(found))
-
-
-def group_rows(operation, shape):
-    """The rows of each group, drawn as in benchmarks/peers/README.md."""
-    if operation == "dense":
-        return [shape[0]]
-    numbers = random.Random(1 if operation == "contiguous" else 2)
-    mean = shape[-3]
-    sizes = [int(mean * numbers.uniform(0.7, 1.3)) for _ in range(shape[0])]
-    return [min(size, shape[1]) for size in sizes] if operation == "masked" else sizes
-
-
-class Call:
-    """Operands on `device`, and the call."""
-
-    def __init__(self, operation, shape, device):
-        import torch
-
-        self.torch, self.operation, self.device = torch, operation, device
-        torch.manual_seed(1)
-        self.rows, (self.n, self.k) = group_rows(operation, shape), shape[-2:]
-        self.mean = shape[-3]
-        groups = len(self.rows)
-        if operation == "masked":
-            self.starts, lead = [0] * groups, (groups, shape[1])
-        else:
-            padded = [-(-size // ALIGNMENT) * ALIGNMENT for size in self.rows] if operation == "contiguous" else self.rows
-            self.starts, lead = [sum(padded[:i]) for i in range(groups)], (sum(padded),)
-        k_blocks, n_blocks = -(-self.k // 128), -(-self.n // 128)
-        outer = () if operation == "dense" else (groups,)
-        self.a, self.b = self.values(*lead, self.k), self.values(*outer, self.n, self.k)
-        self.a_scales = self.neighbouring_rows(self.scales(*lead, k_blocks))
-        self.b_scales = self.scales(*outer, n_blocks, k_blocks)
-        self.d = torch.full((*lead, self.n), float("nan"), dtype=torch.bfloat16, device=device)
-        if operation == "masked":
-            self.sizes = torch.tensor(self.rows, dtype=torch.int32, device=device)
-        elif operation == "contiguous":
-            self.sizes = torch.full((lead[0],), -1, dtype=torch.int32, device=device)
-            for group, (start, size) in enumerate(zip(self.starts, self.rows, strict=True)):
-                self.sizes[start : start + size] = group
-
-    def by_exact_ends(self):
-        """The same groups without padding, which the library supports and DeepGEMM does not."""
-        import tilewright
-
-        rows = self.torch.cat([self.torch.arange(s, s + n) for s, n in zip(self.starts, self.rows, strict=True)])
-        rows = rows.to(self.device)
-        values = self.a.view(self.torch.uint8)[rows].view(self.torch.float8_e4m3fn)
-        a = tilewright.Quantized(values, "1x128", self.a_scales[rows].contiguous())
-        b = tilewright.Quantized(self.b, "128x128", self.b_scales)
-        ends = self.torch.tensor(self.rows).cumsum(0).to(self.torch.int32).to(self.device)
-        d = self.torch.full((len(rows), self.n), float("nan"), dtype=self.torch.bfloat16, device=self.device)
-        return lambda: tilewright.grouped_gemm(a, b, offsets=ends, out=d), lambda: self.d[rows], d
-
-    def values(self, *size):
-        return self.torch.randn(size, device=self.device).to(self.torch.float8_e4m3fn)
-
-    def scales(self, *size):
-        return self.torch.rand(size, device=self.device) + 0.5
-
-    def neighbouring_rows(self, scales):
-        from tilewright.deep_gemm import get_mn_major_tma_aligned_tensor
-
-        return get_mn_major_tma_aligned_tensor(scales)
-
-    def __call__(self):
-        from tilewright import deep_gemm
-
-        a, b = (self.a, self.a_scales), (self.b, self.b_scales)
-        if self.operation == "dense":
-            deep_gemm.fp8_gemm_nt(a, b, self.d)
-        elif self.operation == "contiguous":
-            deep_gemm.m_grouped_fp8_gemm_nt_contiguous(a, b, self.d, self.sizes)
-        else:
-            deep_gemm.m_grouped_fp8_gemm_nt_masked(a, b, self.d, self.sizes, int(1.2 * self.mean))
-
-    def dequantised(self, values, scales, block):
-        repeated = scales.repeat_interleave(128, dim=-1)[..., : self.k]
-        if block:
-            repeated = repeated.repeat_interleave(128, dim=-2)[..., : self.n, :]
-        return values.float() * repeated
-
-    def difference(self, most_rows=64):
-        """The largest `calc_diff` of some rows of a group."""
-        from tilewright.deep_gemm.testing import calc_diff
-
-        differences = [0.0]
-        for group, (start, size) in enumerate(zip(self.starts, self.rows, strict=True)):
-            if size == 0:
-                continue
-            picked = self.torch.randperm(size)[:most_rows].to(self.device) + start
-            of_group = (lambda x, g=group: x[g]) if self.operation == "masked" else (lambda x: x)
-            b_of_group = (lambda x: x) if self.operation == "dense" else (lambda x, g=group: x[g])
-            a = self.dequantised(of_group(self.a).view(self.torch.uint8)[picked].view(self.torch.float8_e4m3fn),
-                                 of_group(self.a_scales)[picked], False)  # fmt: skip
-            b = self.dequantised(b_of_group(self.b), b_of_group(self.b_scales), True)
-            differences.append(float(calc_diff(of_group(self.d)[picked].float(), a @ b.T)))
-        return math.inf if any(map(math.isnan, differences)) else max(differences)
 
 
 def against_exact_ends(call, us, clock):
@@ -183,6 +73,7 @@ def main():
     arguments = parse_arguments()
     import tilewright
     import torch
+    from deep_gemm_call import Call
 
     if not torch.cuda.is_available():
         print("drop_in: torch sees no GPU", file=sys.stderr)
@@ -204,8 +95,8 @@ def main():
     time_reference()
     is_near = True
     for operation in arguments.op:
-        for shape in [s for suite in arguments.suite for s in shapes(operation, suite)]:
-            call = Call(operation, shape, "cuda")
+        for shape in [s for suite in arguments.suite for s in list_shapes(operation, suite)]:
+            call = Call(operation, shape, group_rows(operation, shape), "cuda")
             call()
             if (difference := call.difference()) > MOST_DIFFERENCE:
                 print(f"drop_in: {operation} {shape}: wrong result, off by {difference:.2g}", file=sys.stderr)

@@ -14,7 +14,7 @@ SPEC.loader.exec_module(drop_in)
 
 @pytest.mark.parametrize(("operation", "counts"), [("dense", (25, 40)), ("contiguous", (6, 7)), ("masked", (10, 7))])
 def test_shapes_are_the_peers(operation, counts):
-    assert tuple(len(drop_in.shapes(operation, suite)) for suite in drop_in.peers_table.SUITES) == counts
+    assert tuple(len(drop_in.list_shapes(operation, suite)) for suite in drop_in.peers_table.SUITES) == counts
 
 
 def test_sizes_are_the_peers():
@@ -30,7 +30,9 @@ def test_sizes_are_the_peers():
 def test_calls_are_right_and_wrong_ones_are_seen(operation, shape):
     pytest.importorskip("torch")
     pytest.importorskip("tilewright.deep_gemm")
-    call = drop_in.Call(operation, shape, "cpu")
+    from deep_gemm_call import Call
+
+    call = Call(operation, shape, drop_in.group_rows(operation, shape), "cpu")
     assert call.a_scales.stride(-2) == 1
     if operation == "contiguous":
         assert call.d.shape[0] == 3 * 128
