@@ -1,7 +1,7 @@
-"""Device times of calls from Python, measured by torch's profiler.
+"""Device times of calls from Python, measured by torch's profiler or by CUDA events.
 
-The calls take turns, and L2 is flushed before each one. The time of a call is the sum over its kernels, and the median counts.
-The flush writes 256 MB and reads another 256 MB, so that no dirty line remains.
+The calls take turns, and L2 is flushed before each one. The median of a call's times counts. The flush writes 256 MB and reads
+another 256 MB, so that no dirty line remains.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class ClockError(RuntimeError):
     """The profiler did not record the expected kernels."""
 
 
-class DeviceClock:
-    """The current GPU of torch."""
+class FlushingClock:
+    """The part that the clocks of torch's current GPU share."""
 
     def __init__(self, repeats: int):
         import torch
@@ -28,11 +28,48 @@ class DeviceClock:
         self.torch, self.repeats = torch, repeats
         self.written = torch.empty(FLUSH_BYTES // 4, dtype=torch.int32, device="cuda")
         self.read = torch.zeros(FLUSH_BYTES // 4, dtype=torch.int32, device="cuda")
-        self.flush_kernels = len(self.kernels(self.flush))
 
     def flush(self) -> None:
         self.written.fill_(1)
         self.read.max()
+
+
+class EventClock(FlushingClock):
+    """From an event before a call to an event after it. Gaps between the kernels of a call count.
+
+    A flush runs on the GPU for longer than the host needs to enqueue a call. So the GPU does not wait for the host.
+    """
+
+    words = "CUDA events around each call"
+
+    def event(self) -> Any:
+        return self.torch.cuda.Event(enable_timing=True)
+
+    def synchronize(self) -> None:
+        self.torch.cuda.synchronize()
+
+    def medians(self, calls: Sequence[Call]) -> list[float]:
+        """Microseconds of each call. Each round calls each one once, after a flush; a first round warms up."""
+        pairs = [[(self.event(), self.event()) for _ in calls] for _ in range(self.repeats + 1)]
+        for of_round in pairs:
+            for call, (begin, end) in zip(calls, of_round, strict=True):
+                self.flush()
+                begin.record()
+                call()
+                end.record()
+        self.synchronize()
+        times = [[begin.elapsed_time(end) * 1e3 for begin, end in of_round] for of_round in pairs[1:]]
+        return [statistics.median(of_call) for of_call in zip(*times, strict=True)]
+
+
+class DeviceClock(FlushingClock):
+    """The time of a call is the sum over its kernels, as torch's profiler records them. Gaps between them do not count."""
+
+    words = "sum of a call's kernels, from torch's profiler"
+
+    def __init__(self, repeats: int):
+        super().__init__(repeats)
+        self.flush_kernels = len(self.kernels(self.flush))
 
     def kernels(self, function: Call) -> list[int]:
         """Nanoseconds of everything that ran on the GPU, sorted by start."""
@@ -84,6 +121,8 @@ def medians_of_rounds(times: Sequence[int], counts: Sequence[int], flush_kernels
 
 class HostClock:
     """The host's time, for trying a program without a GPU. It says nothing about a GPU."""
+
+    words = "the host's time"
 
     def __init__(self, repeats: int):
         self.repeats = repeats
