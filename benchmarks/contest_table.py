@@ -1,0 +1,220 @@
+"""Tables of a record of contest.py, class by class of shapes: for terminals and for pages.
+
+A speed is a peer's time over ours in the same run. The median over the runs counts for each shape.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import pathlib
+import statistics
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from contest_cases import CLASSES, DEEP_GEMM, DROP_IN, NATIVE, OPERATIONS, PEERS, WORST
+from markdown_table import Row, shape, table
+from training_peers_table import aligned
+
+RUNS = 3  # over which the targets are
+NOT_SLOWER = 0.98  # "not slower" tolerates noise
+MOST_NAMED = 3  # shapes of a failure
+WORDS_OF = {kind: words for words, kind in OPERATIONS.items()}
+Lines = list[list[str]]
+
+
+class Shape(NamedTuple):
+    """One product in all its runs."""
+
+    shape_class: str
+    operation: str
+    words: str
+    runs: list[dict[str, float]]  # microseconds of each contestant
+    failed: dict[str, str]  # why a contestant has none
+
+    def speeds(self, ours: str, peer: str) -> list[float]:
+        """In each run that has both."""
+        return [us[peer] / us[ours] for us in self.runs if ours in us and peer in us]
+
+    def speed(self, ours: str, peer: str) -> float | None:
+        speeds = self.speeds(ours, peer)
+        return statistics.median(speeds) if speeds else None
+
+
+class Record(NamedTuple):
+    heads: list[Row]
+    shapes: list[Shape]
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """The peers that were in no case, and why."""
+        present = {key for each in self.shapes for us in each.runs for key in us}
+        return {key: why for head in self.heads for key, why in head["missing"].items() if key not in present}
+
+
+def shapes_of(lines: list[Row]) -> list[Shape]:
+    """The products of a record, each with its runs in all parts."""
+    found: dict[tuple[Any, ...], Shape] = {}
+    for line in lines:
+        operation = WORDS_OF[line["op"]]
+        key = (line["class"], operation, *line["shape"], line.get("weights"), *line.get("group_sizes", []))
+        words = f"{operation} {shape(str(line['shape']))}" + (f", {line['weights']}" if "weights" in line else "")
+        each = found.setdefault(key, Shape(line["class"], operation, words, [], {}))
+        each.failed.update(line.get("failed", {}))
+        if line["us"]:
+            each.runs.append(line["us"])
+    return list(found.values())
+
+
+def newest(rows: list[Row]) -> Record:
+    """All parts with the commit, card and clock of the last one."""
+
+    def kind(head: Row) -> tuple[str, ...]:
+        return head["commit"], head["device"], head["clock"]
+
+    heads = [row for row in rows if row["kind"] == "contest"]
+    of_newest = [head for head in heads if kind(head) == kind(max(heads, key=lambda head: head["started"]))]
+    started = {head["started"] for head in of_newest}
+    return Record(of_newest, shapes_of([row for row in rows if row["kind"] == "case" and row["started"] in started]))
+
+
+def read(path: pathlib.Path) -> Record:
+    return newest([json.loads(line) for line in path.read_text().splitlines()])
+
+
+def geomean(values: list[float]) -> float:
+    return math.exp(statistics.fmean(map(math.log, values)))
+
+
+class ClassResult(NamedTuple):
+    """The drop-in against DeepGEMM over a class."""
+
+    name: str
+    shapes: list[Shape]
+
+    @property
+    def speeds(self) -> dict[str, float]:
+        of = {each.words: each.speed(DROP_IN, DEEP_GEMM) for each in self.shapes}
+        return {words: speed for words, speed in of.items() if speed is not None}
+
+    @property
+    def runs(self) -> int:
+        """The fewest of a shape."""
+        return min((len(each.speeds(DROP_IN, DEEP_GEMM)) for each in self.shapes if each.words in self.speeds), default=0)
+
+    def below(self, limit: float) -> int:
+        return sum(speed < limit for speed in self.speeds.values())
+
+    @property
+    def is_missed(self) -> bool:
+        target = CLASSES[self.name].target
+        return bool(self.speeds) and (self.below(WORST) > 0 or (target is not None and geomean([*self.speeds.values()]) < target))
+
+    @property
+    def result(self) -> str:
+        return "not judged" if not self.speeds else "missed" if self.is_missed else "reached"
+
+    def cells(self) -> list[str]:
+        target = CLASSES[self.name].target
+        cells = [CLASSES[self.name].words, f"{len(self.speeds)}/{len(self.shapes)}", str(self.runs)]
+        if not self.speeds:
+            return [*cells, "", "" if target is None else f"{target:.2f}", "", "", "", "", self.result]
+        at = min(self.speeds, key=self.speeds.__getitem__)
+        return [*cells, f"{geomean([*self.speeds.values()]):.3f}", "" if target is None else f"{target:.2f}", f"{self.speeds[at]:.3f}", at,
+                str(self.below(NOT_SLOWER)), str(self.below(WORST)), self.result]  # fmt: skip
+
+
+HEAD = ["class", "with DeepGEMM", "runs", "mean", "target", "worst", "at", f"< {NOT_SLOWER}", f"< {WORST}", "targets"]
+
+
+def results(shapes: list[Shape]) -> list[ClassResult]:
+    of = {name: [each for each in shapes if each.shape_class == name] for name in CLASSES}
+    return [ClassResult(name, found) for name, found in of.items() if found]
+
+
+def is_missed(shapes: list[Shape]) -> bool:
+    return any(each.is_missed for each in results(shapes))
+
+
+def is_judged(shapes: list[Shape]) -> bool:
+    """Whether each class has a speed against DeepGEMM."""
+    return all(each.speeds for each in results(shapes))
+
+
+def class_lines(shapes: list[Shape]) -> Lines:
+    return [HEAD, *(each.cells() for each in results(shapes))]
+
+
+# Ours and a peer, by what a column is called.
+PAIRS = {"native / DeepGEMM": (NATIVE, DEEP_GEMM)} | {f"drop-in / {peer}": (DROP_IN, peer) for peer in dict.fromkeys(sum(PEERS.values(), ()))}
+
+
+def pair_cell(shapes: list[Shape], ours: str, peer: str) -> str:
+    """The geometric mean, and in how many shapes both were."""
+    able = [each for each in shapes if peer in PEERS[each.operation]]
+    speeds = [speed for each in able if (speed := each.speed(ours, peer)) is not None]
+    if not able:
+        return "no such call"
+    return f"{geomean(speeds):.3f} ({len(speeds)}/{len(able)})" if speeds else f"missing (0/{len(able)})"
+
+
+def pair_lines(shapes: list[Shape]) -> Lines:
+    return [["class", *PAIRS],
+            *([CLASSES[each.name].words, *(pair_cell(each.shapes, *pair) for pair in PAIRS.values())] for each in results(shapes))]  # fmt: skip
+
+
+def slow_shapes(shapes: list[Shape]) -> list[str]:
+    """Those whose median is below the target of each shape, the slowest first, with the speed in each run."""
+    slow = [(speed, each) for each in shapes if (speed := each.speed(DROP_IN, DEEP_GEMM)) is not None and speed < WORST]
+    return [f"{each.words}: {speed:.3f} (runs {', '.join(f'{of_run:.3f}' for of_run in each.speeds(DROP_IN, DEEP_GEMM))})"
+            for speed, each in sorted(slow, key=lambda pair: pair[0])]  # fmt: skip
+
+
+def failures(record: Record) -> list[str]:
+    """Who was left out of single shapes, and why: one line for each reason."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for each in record.shapes:
+        for key, why in each.failed.items():
+            if key not in record.missing:
+                found.setdefault((key, why), []).append(each.words)
+    return [f"{key} not measured: {why} ({len(names)}: {'; '.join(names[:MOST_NAMED])}{'; ...' if len(names) > MOST_NAMED else ''})"
+            for (key, why), names in found.items()]  # fmt: skip
+
+
+def missing_lines(record: Record) -> list[str]:
+    return [f"{peer} is missing: {why}" for peer, why in record.missing.items()]
+
+
+def few_runs(shapes: list[Shape]) -> list[str]:
+    runs = min((each.runs for each in results(shapes) if each.speeds), default=RUNS)
+    return [f"Some classes have {runs} of the {RUNS} runs whose median the targets are for"] if runs < RUNS else []
+
+
+def head_text(head: Row) -> str:
+    versions = ", ".join(f"{name} {version or 'not installed'}" for name, version in head["versions"].items())
+    return f"{head['device']}, commit {head['commit'][:7]}, {head['date']}. {versions}.\nClock: {head['clock']}."
+
+
+def text(record: Record) -> str:
+    shapes = record.shapes
+    blocks = [head_text(record.heads[-1]),
+              "Speed of the drop-in, in times of DeepGEMM's\n" + aligned(class_lines(shapes)),
+              "Speeds against every peer: geometric mean, and in how many shapes both were\n" + aligned(pair_lines(shapes))]  # fmt: skip
+    if slow := slow_shapes(shapes):
+        blocks.append(f"Below {WORST}:\n" + "\n".join(f"  {words}" for words in slow))
+    said = [*missing_lines(record), *failures(record), *few_runs(shapes)]
+    return "\n\n".join([*blocks, *(["\n".join(said)] if said else [])])
+
+
+def page(has_record: Callable[[str], bool], read_record: Callable[[str], list[Row]], name: str) -> str:
+    """In Markdown; nothing where there is no record."""
+    if not has_record(name):
+        return ""
+    record = newest(read_record(name))
+    head, shapes = record.heads[-1], record.shapes
+    (columns, *lines), (pair_columns, *pairs) = class_lines(shapes), pair_lines(shapes)
+    blocks = [f"## All contestants in one run\n\n{head['device']}, commit {head['commit'][:7]}, {head['date']}, by `make gpu-contest`. Speeds of "
+              f"the drop-in are in\ntimes of DeepGEMM's. For each shape the median of {RUNS} runs counts.",
+              table(columns, lines), "Geometric means against every peer, and in how many shapes both were:", table(pair_columns, pairs)]  # fmt: skip
+    said = [f"- {words}." for words in [*missing_lines(record), *failures(record), *few_runs(shapes)]]
+    return "\n\n".join([*blocks, *(["\n".join(said)] if said else [])])
