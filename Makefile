@@ -1,5 +1,5 @@
 # The commands of the project. `make run` and `make test` work on a bare machine: `tools/setup` installs what is missing.
-.PHONY: help setup build run test test-cpp test-sanitize test-python test-install test-package test-wheel test-bare wheel docs bench cpu-training gpu-test gpu-bench gpu-classes gpu-gradients gpu-host gpu-packed gpu-peers gpu-quantisers gpu-skew gpu-timeline gpu-training gpu-wheel lint format clean
+.PHONY: help setup build run test test-cpp test-sanitize test-python test-install test-package test-wheel test-bare wheel docs bench cpu-training gpu-test gpu-bench gpu-classes gpu-contest gpu-gradients gpu-host gpu-packed gpu-peers gpu-quantisers gpu-skew gpu-timeline gpu-training gpu-wheel lint format clean
 
 cpus := $(shell nproc)
 python := build/venv/bin/python
@@ -131,6 +131,9 @@ gpu-classes: build python-package  ## what `tilewright classes` reads of it; PYT
 	  $(program) bench --backend hopper --m 4096 --n $$nk --sustained --peers --recipe 1d2d $(gpu-record) || exit; \
 	done
 	$${PYTHON:-$(python)} benchmarks/drop_in.py $(gpu-record)
+
+gpu-contest: build python-package  ## our calls and every peer that can be imported, in turns. A part: contest="--only few,1024". PYTHON: as gpu-peers
+	$${PYTHON:-$(python)} benchmarks/contest.py $(contest) --json benchmarks/results/$(card)_contest.jsonl || [ $$? -eq 1 ]  # 1: a target is missed or cannot be judged
 
 training := --json benchmarks/results/$(card)_training.jsonl
 accumulate := --output f32 --accumulate $(training)

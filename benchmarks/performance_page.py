@@ -18,6 +18,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+import contest_table
 import fp4_tables
 import layer_tables
 import peers_table
@@ -312,7 +313,7 @@ TABLES = {"source": source, "classes": classes, "dense": dense, "whole tensors":
           "skew": skew, "continuous load": continuous, "few rows": few_rows, "quantisers": quantisers, "host time": host_time,
           "gradients": lambda: layer_tables.gradients(record("h200_training")), "dgrad": lambda: layer_tables.dgrad(record("h200_training")),
           "packed": lambda: fp4_tables.packed(record("h200_fp4")), "short blocks": lambda: fp4_tables.short_blocks(record("h200_fp4"))}
-H100_TABLES = {"training peers": training_peers, "on an H100": on_an_h100}
+H100_TABLES = {"contest": lambda: contest_table.page(has_record, record, "h100_contest"), "training peers": training_peers, "on an H100": on_an_h100}
 SUMMARY_TABLES = {"source": source, "summary": summary, "training summary": training_summary, "fp4 summary": fp4_summary}
 TRAINING_TABLES = {"training": lambda: training_table.text(record("moe_train"), table)}
 README_TABLES = {"products": lambda: readme_tables.products(record),
