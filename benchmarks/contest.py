@@ -58,7 +58,7 @@ def parsed(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=contest_table.RUNS, help="each in a new process (3)")
     parser.add_argument("--repeats", type=int, default=12, help="timed calls of a contestant in a run; their median counts (12)")
     parser.add_argument("--processes", type=int, help="that check results side by side (one for each core, 12 at most); 0: no check")
-    parser.add_argument("--clock", choices=WORDS_OF_CLOCKS, default="events", help="profiler: without gaps and launches, ten times as slow")
+    parser.add_argument("--clock", choices=WORDS_OF_CLOCKS, default="events", help="profiler: without gaps and launches, slower")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: small matrices, host times, to try the program")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="append the record to this file")
     parser.add_argument("--dry-run", action="store_true", help="list the cases")

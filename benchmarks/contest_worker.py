@@ -19,10 +19,10 @@ import torch
 from case_processes import IN_TURN
 from contest_calls import Contest, deep_gemm_version
 from contest_cases import from_json
-from device_clock import DeviceClock, EventClock, HostClock
+from device_clock import EventClock, HostClock, KernelClock
 from measuring import Ready, checked, require_usable, timed, words_of
 
-CLOCKS = {"events": EventClock, "profiler": DeviceClock}
+CLOCKS = {"events": EventClock, "profiler": KernelClock}
 BLAS_PACKAGES = ("nvidia-cublas", "nvidia-cublas-cu12")  # which torch's wheels need
 
 Emit = Callable[[dict[str, Any]], None]

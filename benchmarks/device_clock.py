@@ -40,8 +40,6 @@ class EventClock(FlushingClock):
     A flush runs on the GPU for longer than the host needs to enqueue a call. So the GPU does not wait for the host.
     """
 
-    words = "CUDA events around each call"
-
     def event(self) -> Any:
         return self.torch.cuda.Event(enable_timing=True)
 
@@ -65,14 +63,16 @@ class EventClock(FlushingClock):
 class DeviceClock(FlushingClock):
     """The time of a call is the sum over its kernels, as torch's profiler records them. Gaps between them do not count."""
 
-    words = "sum of a call's kernels, from torch's profiler"
-
     def __init__(self, repeats: int):
         super().__init__(repeats)
         self.flush_kernels = len(self.kernels(self.flush))
 
     def kernels(self, function: Call) -> list[int]:
         """Nanoseconds of everything that ran on the GPU, sorted by start."""
+        return [duration for _, duration in self.recorded(function)]
+
+    def recorded(self, function: Call) -> list[tuple[str, int]]:
+        """Names and nanoseconds of the same."""
         profiler = self.torch.profiler
         self.torch.cuda.synchronize()
         with profiler.profile(activities=[profiler.ProfilerActivity.CUDA]) as run:
@@ -80,7 +80,7 @@ class DeviceClock(FlushingClock):
             self.torch.cuda.synchronize()
         device = self.torch.autograd.DeviceType.CUDA
         events = [e for e in run.profiler.kineto_results.events() if e.device_type() == device]
-        return [e.duration_ns() for e in sorted(events, key=lambda e: e.start_ns())]
+        return [(e.name(), e.duration_ns()) for e in sorted(events, key=lambda e: e.start_ns())]
 
     def microseconds(self, call: Call) -> float:
         return self.medians([call])[0]
@@ -107,6 +107,32 @@ class DeviceClock(FlushingClock):
         return medians_of_rounds(times, counts, self.flush_kernels)
 
 
+class KernelClock(DeviceClock):
+    """The same times from one profile of all calls, split at the kernels of the flushes. No call needs a profile of its own."""
+
+    def __init__(self, repeats: int):
+        super().__init__(repeats)
+        self.last_of_flush = self.recorded(self.flush)[-1][0]
+
+    def medians(self, calls: Sequence[Call]) -> list[float]:
+        for call in calls:
+            call()
+
+        def rounds() -> None:
+            for _ in range(self.repeats):
+                for call in calls:
+                    self.flush()
+                    call()
+
+        recorded = self.recorded(rounds)
+        flushed = [at for at, (name, _) in enumerate(recorded) if name == self.last_of_flush]
+        ends = [at - self.flush_kernels + 1 for at in flushed[1:]] + [len(recorded)]
+        sums = [sum(ns for _, ns in recorded[begin + 1 : end]) for begin, end in zip(flushed, ends, strict=False)]
+        if len(sums) != self.repeats * len(calls) or not all(sums):
+            raise ClockError(f"the profiler saw {len(sums)} flushes and not {self.repeats * len(calls)}, {sums.count(0)} of them without a call")
+        return [statistics.median(sums[i :: len(calls)]) * 1e-3 for i in range(len(calls))]
+
+
 def medians_of_rounds(times: Sequence[int], counts: Sequence[int], flush_kernels: int) -> list[float]:
     """Times of the calls, from nanoseconds sorted by start. Each round has a flush and a call per entry of `counts`."""
     sums: list[list[int]] = [[] for _ in counts]
@@ -121,8 +147,6 @@ def medians_of_rounds(times: Sequence[int], counts: Sequence[int], flush_kernels
 
 class HostClock:
     """The host's time, for trying a program without a GPU. It says nothing about a GPU."""
-
-    words = "the host's time"
 
     def __init__(self, repeats: int):
         self.repeats = repeats

@@ -125,6 +125,35 @@ def test_events_time_calls_in_turns_without_the_flush():
     assert clock.order == ["flush", "ours", "flush", "theirs"] * 4 + ["synchronize"]
 
 
+class FakeProfiler(device_clock.KernelClock):
+    """A GPU on which a flush has two kernels, of which some are lost."""
+
+    def __init__(self, repeats, lost=0):
+        self.repeats, self.lost, self.flush_kernels, self.last_of_flush, self.ran = repeats, lost, 2, "max", []
+
+    def flush(self):
+        self.ran += [("fill", 10**9), ("max", 10**9)]
+
+    def recorded(self, function):
+        self.ran = []
+        function()
+        return self.ran[self.lost :]
+
+
+def test_a_profile_is_split_at_the_flushes():
+    clock = FakeProfiler(3)
+    kernels = {"ours": iter([[9], [1000, 500], [3000], [2000, 500]]), "theirs": iter([[9], [5000], [7000], [1000]])}
+
+    def call(name):
+        clock.ran += [("fill", ns) for ns in next(kernels[name])]  # also what the flush has
+
+    assert clock.medians([lambda: call("ours"), lambda: call("theirs")]) == [2.5, 5.0]
+    with pytest.raises(device_clock.ClockError, match="saw 2 flushes and not 3"):
+        FakeProfiler(3, lost=2).medians([lambda: None])
+    with pytest.raises(device_clock.ClockError, match="3 of them without a call"):
+        FakeProfiler(3).medians([lambda: None])
+
+
 # One class of two shapes, and one of a masked shape, each in three runs.
 FEW = [{"class": "few", "op": "dense", "shape": [64, n, 512]} for n in (128, 256)]
 MASKED = {"class": "masked", "op": "m_grouped_masked", "shape": [2, 64, 8, 128, 512]}
