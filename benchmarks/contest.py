@@ -24,6 +24,7 @@ import argparse
 import concurrent.futures
 import datetime
 import functools
+import itertools
 import json
 import os
 import pathlib
@@ -61,6 +62,7 @@ def parsed(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--clock", choices=WORDS_OF_CLOCKS, default="events", help="profiler: without gaps and launches, slower")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: small matrices, host times, to try the program")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="append the record to this file")
+    parser.add_argument("--commit", default="unknown", help="that the record names where this is no git checkout")
     parser.add_argument("--dry-run", action="store_true", help="list the cases")
     parser.add_argument("--table", type=pathlib.Path, metavar="FILE", help="print the table of a record's newest commit")
     arguments = parser.parse_args(words)
@@ -107,9 +109,11 @@ class Contest:
         self.measured: set[str] = set()  # who had a right result in some case
         self.failed: dict[int, dict[str, str]] = {number: {} for number in self.cases}
         self.rows: list[Line] = []  # of the record
+        self.said: set[tuple[str, str]] = set()
         self.began, self.done = time.monotonic(), 0
         self.lock = threading.Lock()
         self.origin = origin()
+        self.origin["commit"] = self.origin["commit"] or arguments.commit
         self.events = functools.partial(self.watched, events)
 
     def watched(self, events: Events, order: Line) -> Iterator[Line]:
@@ -132,6 +136,13 @@ class Contest:
         else:
             self.measured.add(line["key"])
 
+    def reason(self, key: str, why: str) -> str:
+        """The contestant, and why it failed if that is new."""
+        if (key, why) in self.said:
+            return key
+        self.said.add((key, why))
+        return f"{key} ({why})"
+
     def say(self, phase: str, count: int, number: int, words: str) -> None:
         self.done += 1
         case = self.cases[number]
@@ -152,8 +163,8 @@ class Contest:
 
         def ended(number: int) -> None:
             with self.lock:
-                failed = self.failed[number]
-                self.say("check", len(self.cases), number, "; ".join(f"{key}: {why}" for key, why in failed.items()) or "all right")
+                left_out = "; ".join(itertools.starmap(self.reason, self.failed[number].items()))
+                self.say("check", len(self.cases), number, f"without {left_out}" if left_out else "all right")
 
         def of_process(first: int) -> None:
             of = {number: case for number, case in self.cases.items() if number % count == first}

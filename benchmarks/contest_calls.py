@@ -8,6 +8,7 @@ quantizer writes them in any order.
 from __future__ import annotations
 
 import functools
+import importlib.metadata
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,6 +22,7 @@ from training_contestant import TILEWRIGHT, TORCH, Contestant, Maker, MissingErr
 # The limit of calc_diff, as in DeepGEMM's tests. The rounding of D to bf16 gives 1e-6.
 MOST_DIFFERENCE = 1e-3
 MOST_GROUPS = 3  # that a check looks at
+ROWS_OF_TORCH = f"{TORCH} _scaled_mm, _scaled_grouped_mm per-row scale"
 
 
 @functools.cache
@@ -42,9 +44,14 @@ def live_deep_gemm() -> Any:
     return module
 
 
+@functools.cache
 def deep_gemm_version() -> str | None:
+    """With the package that brought it, because forks have the same module."""
     module, _ = found_deep_gemm()
-    return None if module is None else str(getattr(module, "__version__", "of an unknown version"))
+    if module is None:
+        return None
+    packages = importlib.metadata.packages_distributions().get("deep_gemm", [])
+    return " ".join([str(getattr(module, "__version__", "of an unknown version")), *(f"({name})" for name in packages)])
 
 
 class Contest:
@@ -62,9 +69,9 @@ class Contest:
         if self.case.operation == "dense":
             yield BLAS_TENSOR, f"cuBLASLt of {TORCH}, _scaled_mm per-tensor scale", self.blas_tensor
             yield BLAS_BLOCKS, f"cuBLASLt of {TORCH}, _scaled_mm 1x128 / 128x128 scale", self.blas_blocks
-            yield TORCH_ROWS, f"{TORCH} _scaled_mm per-row scale", self.torch_rows
+            yield TORCH_ROWS, ROWS_OF_TORCH, self.torch_rows
         elif self.case.operation == "contiguous":
-            yield TORCH_ROWS, f"{TORCH} _scaled_grouped_mm per-row scale", self.torch_grouped_rows
+            yield TORCH_ROWS, ROWS_OF_TORCH, self.torch_grouped_rows
 
     def contestant(self, call: Callable[[], Any], result: Callable[[], torch.Tensor], **checked: Any) -> Contestant:
         """checked: what `Call.difference` is told of the result."""
@@ -76,7 +83,7 @@ class Contest:
 
     def through(self, module: Any) -> Contestant:
         self.call.d.fill_(float("nan"))  # the result of another contestant must not pass as this one's
-        return self.contestant(lambda: self.call(module), lambda: self.call.d)
+        return self.contestant(self.call.through(module), lambda: self.call.d)
 
     def drop_in(self) -> Contestant:
         return self.through(our_deep_gemm)

@@ -14,7 +14,14 @@ import tilewright
 import torch
 from tilewright import deep_gemm as drop_in
 from tilewright.deep_gemm.testing import calc_diff
+from training_contestant import named
 
+# The names of a function in DeepGEMM and in its forks.
+FUNCTIONS = {
+    "dense": ("fp8_gemm_nt",),
+    "contiguous": ("m_grouped_fp8_gemm_nt_contiguous",),
+    "masked": ("m_grouped_fp8_gemm_nt_masked", "fp8_m_grouped_gemm_nt_masked"),
+}
 ALIGNMENT = 128
 BLOCK = 128
 AT_ONCE = 1 << 26  # random values that are drawn in f32 at a time
@@ -48,9 +55,8 @@ class Call:
         self.a_scales = drop_in.get_mn_major_tma_aligned_tensor(self.scales(*self.lead, self.k_blocks))
         self.b_scales = self.scales(*self.outer, n_blocks, self.k_blocks)
         self.d = self.output(*self.lead)
-        if operation == "masked":
-            self.sizes = torch.tensor(self.rows, dtype=torch.int32, device=device)
-        elif operation == "contiguous":
+        self.sizes = torch.tensor(self.rows, dtype=torch.int32, device=device)
+        if operation == "contiguous":
             groups_of_rows = torch.full((self.lead[0],), -1, dtype=torch.int32)
             for group, (start, size) in enumerate(zip(self.starts, self.rows, strict=True)):
                 groups_of_rows[start : start + size] = group
@@ -73,15 +79,15 @@ class Call:
     def output(self, *lead: int) -> torch.Tensor:
         return torch.full((*lead, self.n), float("nan"), dtype=torch.bfloat16, device=self.device)
 
-    def __call__(self, module: Any = drop_in) -> None:
-        """module: `deep_gemm`, or what has its functions."""
-        a, b = (self.a, self.a_scales), (self.b, self.b_scales)
-        if self.operation == "dense":
-            module.fp8_gemm_nt(a, b, self.d)
-        elif self.operation == "contiguous":
-            module.m_grouped_fp8_gemm_nt_contiguous(a, b, self.d, self.sizes)
-        else:
-            module.m_grouped_fp8_gemm_nt_masked(a, b, self.d, self.sizes, self.expected_m)
+    def through(self, module: Any) -> Callable[[], Any]:
+        """The call in `module`, which is `deep_gemm` or another with its functions."""
+        function = named(module, *FUNCTIONS[self.operation])
+        more: dict[str, tuple[Any, ...]] = {"dense": (), "contiguous": (self.sizes,), "masked": (self.sizes, self.expected_m)}
+        operands = ((self.a, self.a_scales), (self.b, self.b_scales), self.d, *more[self.operation])
+        return lambda: function(*operands)
+
+    def __call__(self) -> None:
+        self.through(drop_in)()
 
     def unpadded(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """The rows of contiguous groups without padding: their places in A, their values, and where each group ends."""

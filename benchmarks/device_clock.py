@@ -108,7 +108,7 @@ class DeviceClock(FlushingClock):
 
 
 class KernelClock(DeviceClock):
-    """The same times from one profile of all calls, split at the kernels of the flushes. No call needs a profile of its own."""
+    """The same times from one profile of all calls, instead of one for each. It is split at the kernels of the flushes."""
 
     def __init__(self, repeats: int):
         super().__init__(repeats)

@@ -64,7 +64,7 @@ def test_models_have_the_layers_of_their_configurations():
 
 
 def test_cases_are_chosen_and_travel():
-    arguments = contest.parsed(["--only", "masked,random", "--limit", "2", "--seed", str(SEED)])
+    arguments = contest.parsed(["--only", "masked,random", "--limit", "2", "--random", "6", "--seed", str(SEED)])
     chosen = contest.chosen(arguments)
     assert [case.shape_class for case in chosen] == ["masked"] * 2 + ["random"] * 2
     assert [cases.from_json(json.loads(json.dumps([*case]))) for case in chosen] == chosen
@@ -331,6 +331,12 @@ def test_a_process_that_ends_costs_one_contestant_of_one_case(live, capsys, kind
 def test_a_wrong_result_of_ours_fails_the_contest(live):
     code, (first, *rows) = live("wrong", "--runs", "1")
     assert code == 1 and len(rows) == 4 and first["missing"] == {"native": "it is wrong"}
+
+
+def test_where_there_is_no_checkout_the_commit_is_told(live, monkeypatch):
+    monkeypatch.setattr(contest, "origin", lambda: {"commit": "", "date": "2026-01-02", "started": "1", "command": "benchmarks/contest.py"})
+    _, (first, *_) = live("all there", "--runs", "1", "--commit", "abcdef0123")
+    assert first["commit"] == "abcdef0123"
 
 
 def test_without_a_gpu_nothing_is_recorded(live, capsys):
