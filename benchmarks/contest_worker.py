@@ -85,11 +85,12 @@ def measure(contest: Any, without: list[str], task: str, device: str, clock: Any
         return
     ready = list(of_all)
     emit({"event": "begins", "key": IN_TURN, "peer": IN_TURN})
-    for each, words in timed(clock, ready) if ready else ():
+    times = list(timed(clock, ready)) if ready else []
+    require_usable(device)  # else one contestant's fault would be named as everyone's
+    for each, words in times:
         if "us" in words:
             words["us"] = round(words["us"], 3)
         emit({"event": "line", "line": {"key": each.key, "peer": each.peer, **words}})
-    require_usable(device)
 
 
 def main() -> None:

@@ -79,12 +79,12 @@ class Call:
     def output(self, *lead: int) -> torch.Tensor:
         return torch.full((*lead, self.n), float("nan"), dtype=torch.bfloat16, device=self.device)
 
-    def through(self, module: Any) -> Callable[[], Any]:
+    def through(self, module: Any, **options: Any) -> Callable[[], Any]:
         """The call in `module`, which is `deep_gemm` or another with its functions."""
         function = named(module, *FUNCTIONS[self.operation])
         more: dict[str, tuple[Any, ...]] = {"dense": (), "contiguous": (self.sizes,), "masked": (self.sizes, self.expected_m)}
         operands = ((self.a, self.a_scales), (self.b, self.b_scales), self.d, *more[self.operation])
-        return lambda: function(*operands)
+        return lambda: function(*operands, **options)
 
     def __call__(self) -> None:
         self.through(drop_in)()

@@ -35,7 +35,8 @@ def deep_gemm(monkeypatch):
     called = []
 
     def noted(name):
-        def function(*operands):
+        def function(*operands, compiled_dims):
+            assert compiled_dims == "nk"
             called.append(name)
             getattr(our_deep_gemm, name)(*operands)
 
@@ -131,6 +132,21 @@ def test_the_worker_names_who_is_missing_and_times_the_others():
     assert checked[0]["difference"] < 1e-4 and checked[2]["failed"].startswith("DeepGEMM cannot be imported")
     timed = [event["line"] for event in events_of("time", ["DeepGEMM"]) if event["event"] == "line"]
     assert [(line["key"], line["us"]) for line in timed] == [("drop-in", 1.0), ("native", 1.0)]
+
+
+def test_a_fault_that_leaves_the_gpu_unusable_is_nobodys(monkeypatch):
+    def unusable(device):
+        raise SystemExit(3)
+
+    class Broken:
+        def medians(self, of_calls):
+            monkeypatch.setattr(worker, "require_usable", unusable)
+            raise RuntimeError("an illegal memory access was encountered")
+
+    events = []
+    with pytest.raises(SystemExit):
+        worker.measure(calls.Contest(CASES["masked"], "cpu"), ["DeepGEMM"], "time", "cpu", Broken(), events.append)
+    assert events[-1]["event"] == "begins" and events[-1]["key"] == "all in turn"
 
 
 def test_the_machine_has_versions_and_no_paths():
