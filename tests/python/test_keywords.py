@@ -199,15 +199,15 @@ def test_weights_the_other_way_round(recipe, layout, other):
 
 
 @pytest.mark.parametrize(
-    "side, given, expected, advice",
+    "side, got, expected, advice",
     [
         ("128x128", [3, 4], [4, 3], "Pass the transposed view."),
         ("1x128", [384, 4], [512, 3], "These are scales of the transpose [384, 512]. Quantize along k, whatever the layout."),
         ("row", [384], [512], "These are scales of the transpose [384, 512]. Quantize along k, whatever the layout."),
     ],
 )
-def test_scales_of_the_transpose(side, given, expected, advice):
+def test_scales_of_the_transpose(side, got, expected, advice):
     b = tw.quantize(np.ones((384, 512), np.float32), side)
     a = tw.quantize(np.ones((8, 384), np.float32), "row" if side == "row" else "1x128")
     (finding,) = tw.validate(a, b, layout="nn")
-    assert str(finding) == f"b.scales: got {given}; expected {expected} for {side} scales of b [512, 384]. {advice}"
+    assert str(finding) == f"b.scales: got {got}; expected {expected} for {side} scales of b [512, 384]. {advice}"
