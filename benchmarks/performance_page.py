@@ -255,7 +255,7 @@ def host_time() -> str:
          ["`tilewright.deep_gemm`", cell("Python", "deep_gemm_us"), "", "", ""],
          ["only the driver: `cuLaunchKernelEx` of a small kernel", cell("C++", "driver_launch_us"), "", "", ""],
          ["for comparison: torch zeroes an element", cell("Python", "torch_zero_us"), "", "", ""]],
-    ) + f"\n\nFirst calls with their result, in milliseconds: a precompiled kernel, and one that is compiled\n(targets 50 and 1,000): {'; '.join(first)}."
+    ) + f"\n\nFirst calls with their result, in milliseconds, precompiled and compiled (targets 50 and 1,000):\n{'; '.join(first)}."
 
 
 def continuous() -> str:

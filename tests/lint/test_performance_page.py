@@ -135,7 +135,7 @@ def test_times_of_the_host_are_medians_and_extremes():
     text = tool.host_time()
     assert "| C++ | 3.5 (3.4 to 3.8) | 3 | 4.7 |  |" in text
     assert "| Python | 5.8 |  | 6.9 | 7 |" in text
-    assert text.endswith("\n(targets 50 and 1,000): 2 and 900 from C++; 3 and 800 from Python.")
+    assert text.endswith("(targets 50 and 1,000):\n2 and 900 from C++; 3 and 800 from Python.")
 
 
 def training_run(recipe, held_out, noise=30.0, **other):
