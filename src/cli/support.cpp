@@ -16,9 +16,9 @@ struct SupportArguments {
 };
 
 std::string short_text(bool as_markdown) {
-    std::string text = support_legend() + "\n";
+    std::string text = support_legend();
     for (const SupportTable& table : short_support())
-        text += "\n" + (as_markdown ? markdown(table) : aligned_text(table));
+        text += fmt::format("\n{}\n\n{}", table.note, as_markdown ? markdown(table) : aligned_text(table));
     return text;
 }
 

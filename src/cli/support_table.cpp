@@ -48,8 +48,9 @@ constexpr std::array groupings{Column{Grouping::dense, "dense"},
                                Column{Grouping::k_grouped_aligned_offsets, "k: aligned offsets"},
                                Column{Grouping::k_grouped_flat, "k: flat"}};
 
+/// WellFormed.EveryGroupingLayoutAndRecipe (tests/problem) tests the sentence on the CPU, over `all_recipes`.
 constexpr const char* legend =
-    "● Hopper, precompiled · ◐ Hopper, precompiled for some sizes · ○ Hopper, compiled on first use.\n"
+    "● Hopper, precompiled · ○ Hopper, compiled on first use · ◐ Hopper, ● or ○ by sizes.\n"
     "c: CPU only. Blank: no such recipe. The CPU runs every recipe in every grouping and layout.";
 
 /// Few rows, many rows, and rows between; n and k of DeepSeek-V3 and gpt-oss.
@@ -135,7 +136,7 @@ bool runs_on_hopper(const Recipe& recipe) { return support({.recipe = recipe}).s
 
 SupportTable recipes() {
     SupportTable table{.title = "Recipes", .head = {"activations ↓, weights →"}};
-    table.note = "Dense, layout nt, e4m3 values, f32 scales. FP4 weights are packed (`pack_weights`).";
+    table.note = "Marks: dense, layout nt, e4m3 values, f32 scales, packed FP4 weights. The first 5 columns are fp8.";
     for (const Side& b : weights) table.head.emplace_back(b.title);
     for (const Side& a : activations) {
         std::vector<std::string> row{a.title};
@@ -145,42 +146,59 @@ SupportTable recipes() {
     return table;
 }
 
-/// Recipes that share the rules of groupings and layouts.
+/// Groupings that one word names in the short table.
+struct Family {
+    const char* title;
+    std::vector<Grouping> members;
+};
+
+const std::vector<Family>& families() {
+    static const std::vector<Family> list{
+        {"dense", {Grouping::dense}},
+        {"batched", {Grouping::batched}},
+        {"m-grouped",
+         {Grouping::m_grouped_offsets, Grouping::m_grouped_aligned_offsets, Grouping::m_grouped_indices,
+          Grouping::m_grouped_masked}},
+        {"k-grouped", {Grouping::k_grouped, Grouping::k_grouped_aligned_offsets, Grouping::k_grouped_flat}}};
+    return list;
+}
+
+/// Recipes that share the rules of groupings and layouts. Each recipe with a Hopper kernel is of one kind.
 struct Kind {
     const char* title;
     bool (*has)(const Recipe&);
 };
 
 bool is_mxfp8(const OperandRecipe& side) { return side.granularity == Granularity::block_1x32 && !is_fp4(side); }
+bool is_bf16_side(const OperandRecipe& side) { return side.values == Format::bf16; }
+/// With scales that are not 1x32, or none. Sides of the tables have no other formats.
+bool is_fp8_side(const OperandRecipe& side) { return !is_fp4(side) && !is_mxfp8(side) && !is_bf16_side(side); }
+bool is_with_mxfp8(const Recipe& r) {
+    return (is_mxfp8(r.a) && is_fp8_side(r.b)) || (!is_bf16_side(r.a) && is_mxfp8(r.b));
+}
 
 constexpr std::array kinds{
-    Kind{"fp8 x fp8", [](const Recipe& r) { return !is_fp4(r.a) && !is_fp4(r.b) && !is_mxfp8(r.a) && !is_mxfp8(r.b); }},
-    Kind{"MXFP8 on a side", [](const Recipe& r) { return !is_fp4(r.b) && (is_mxfp8(r.a) || is_mxfp8(r.b)); }},
-    Kind{"MXFP4 or NVFP4 weights", [](const Recipe& r) { return is_fp4(r.b); }}};
+    Kind{"fp8 x fp8", [](const Recipe& r) { return is_fp8_side(r.a) && is_fp8_side(r.b); }},
+    Kind{"MXFP8 x fp8; fp8, MXFP8 or NVFP4 x MXFP8", is_with_mxfp8},
+    Kind{"bf16 x MXFP8", [](const Recipe& r) { return is_bf16_side(r.a) && is_mxfp8(r.b); }},
+    Kind{"bf16 x MXFP4 or NVFP4", [](const Recipe& r) { return is_bf16_side(r.a) && is_fp4(r.b); }},
+    Kind{"other activations x MXFP4 or NVFP4", [](const Recipe& r) { return !is_bf16_side(r.a) && is_fp4(r.b); }}};
 
-/// Counts the recipes of a kind that run on a GPU in layout nt. "GPU": all of them do so in this grouping and layout;
-/// "part": some; "CPU": none.
-std::string share_on_gpu(const Kind& kind, Grouping grouping, Layout layout) {
-    int all = 0, served = 0;
-    for_each_pair([&](const Side&, const Side&, const Recipe& recipe) {
-        if (!kind.has(recipe) || !runs_on_hopper(recipe)) return;
-        ++all;
-        if (support({.recipe = recipe, .grouping = grouping, .layout = layout}).support >= Support::compiled) ++served;
+bool all_run_on_hopper(const std::vector<Recipe>& recipes, Grouping grouping, Layout layout) {
+    return std::ranges::all_of(recipes, [&](const Recipe& recipe) {
+        return support({.recipe = recipe, .grouping = grouping, .layout = layout}).support >= Support::compiled;
     });
-    return served == 0 ? "CPU" : served == all ? "GPU" : "part";
 }
 
 SupportTable groupings_and_layouts() {
     SupportTable table{.title = "Groupings and layouts",
-                       .head = {"recipes", "dense", "batched", "m-grouped", "k-grouped", "nt", "nn", "tn", "tt"}};
-    table.note = "Only recipes with a Hopper kernel. GPU: all of them run there. Part: some of them. CPU: none.";
-    for (const Kind& kind : kinds) {
-        std::vector<std::string> row{kind.title};
-        for (const Grouping grouping :
-             {Grouping::dense, Grouping::batched, Grouping::m_grouped_offsets, Grouping::k_grouped})
-            row.push_back(share_on_gpu(kind, grouping, Layout::nt));
-        for (const Layout layout : all_layouts) row.push_back(share_on_gpu(kind, Grouping::dense, layout));
-        table.rows.push_back(std::move(row));
+                       .head = {"activations x weights", "groupings on a GPU", "layouts on a GPU"}};
+    table.note = "A GPU runs marked recipes in these groupings and layouts. It refuses other calls (`InvalidCall`).";
+    for (const SupportRule& rule : support_rules()) {
+        std::vector<std::string> layouts;
+        for (const Layout layout : rule.layouts) layouts.emplace_back(name(layout));
+        table.rows.push_back({rule.title, fmt::format("{}", fmt::join(rule.families, ", ")),
+                              fmt::format("{}", fmt::join(layouts, ", "))});
     }
     return table;
 }
@@ -275,6 +293,28 @@ SupportAnswer support(const SupportQuery& query) {
     const auto [entry, is_new] = answers.try_emplace(key);
     if (is_new) entry->second = asked(query);
     return entry->second;
+}
+
+std::vector<SupportRule> support_rules() {
+    std::vector<SupportRule> rules;
+    for (const Kind& kind : kinds) {
+        SupportRule& rule = rules.emplace_back(SupportRule{.title = kind.title});
+        for_each_pair([&](const Side&, const Side&, const Recipe& recipe) {
+            if (kind.has(recipe) && runs_on_hopper(recipe)) rule.recipes.push_back(recipe);
+        });
+        for (const Family& family : families()) {
+            const bool all = std::ranges::all_of(family.members, [&](Grouping grouping) {
+                return all_run_on_hopper(rule.recipes, grouping, Layout::nt);
+            });
+            if (!all) continue;
+            rule.families.emplace_back(family.title);
+            rule.groupings.insert(rule.groupings.end(), family.members.begin(), family.members.end());
+        }
+        for (const Layout layout : all_layouts) {
+            if (all_run_on_hopper(rule.recipes, Grouping::dense, layout)) rule.layouts.push_back(layout);
+        }
+    }
+    return rules;
 }
 
 std::string symbol(Support support) {

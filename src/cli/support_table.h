@@ -10,11 +10,11 @@
 namespace tilewright::cli {
 
 enum class Support : std::uint8_t {
-    none,         // the pair is not a recipe, or the call has no such layout
-    cpu,          // on the CPU only
-    compiled,     // on a Hopper GPU, by a kernel that NVRTC compiles on first use
-    partly,       // precompiled for some sizes
-    precompiled,  // every kernel that typical sizes run is in the library
+    none,         // The pair is not a recipe, or the call has no such layout.
+    cpu,          // On the CPU only.
+    compiled,     // On a Hopper GPU, by a kernel that NVRTC compiles on first use.
+    partly,       // Precompiled for some sizes, compiled on first use for others.
+    precompiled,  // The library has every kernel that typical sizes run.
 };
 
 /// A recipe, and how its operands are given. FP4 weights are packed where packed weights can be.
@@ -33,6 +33,18 @@ struct SupportAnswer {
 /// Follows from `is_accepted`, from `validate` for either backend, and from the kernels that the planner chooses for
 /// typical sizes on an H100 and an H200.
 SupportAnswer support(const SupportQuery& query);
+
+/// Recipes that a Hopper GPU runs in the same calls: each of the groupings with each of the layouts, and in no others.
+struct SupportRule {
+    std::string title{};
+    std::vector<Recipe> recipes{};
+    std::vector<std::string> families{};  // the groupings in words: dense, batched, m-grouped, k-grouped
+    std::vector<Grouping> groupings{};
+    std::vector<Layout> layouts{};
+};
+
+/// Each recipe of the tables that a Hopper GPU runs is in one of them.
+std::vector<SupportRule> support_rules();
 
 /// "●", "◐", "○", "c" or nothing.
 std::string symbol(Support support);

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <set>
+
 #include "cli/running.h"
 
 namespace tilewright::cli {
@@ -10,6 +13,11 @@ namespace {
 
 Support of(const char* recipe, Grouping grouping = Grouping::dense, Layout layout = Layout::nt, bool packed = true) {
     return support({.recipe = *parse_recipe(recipe), .grouping = grouping, .layout = layout, .packed = packed}).support;
+}
+
+template <class Value>
+bool is_in(const std::vector<Value>& list, Value value) {
+    return std::find(list.begin(), list.end(), value) != list.end();
 }
 
 TEST(Support, FollowsFromThePackAndFromTheRulesOfEachBackend) {
@@ -32,6 +40,34 @@ TEST(Support, DependsOnGroupingAndLayout) {
     EXPECT_EQ(of("mxfp4:mxfp4", Grouping::dense, Layout::tt), Support::compiled);
     EXPECT_FALSE(support({.recipe = *parse_recipe("row:row")}).has_workspace);
     EXPECT_TRUE(support({.recipe = *parse_recipe("row:row"), .layout = Layout::tn}).has_workspace);
+}
+
+/// Every call that the program's tables are about: a GPU runs it where the short table says so, and nowhere else.
+TEST(Support, RulesAreExactAndDoNotOverlap) {
+    const std::vector<SupportRule> rules = support_rules();
+    std::set<std::string> recipes;
+    for (const SupportRule& rule : rules) {
+        EXPECT_FALSE(rule.recipes.empty()) << rule.title;
+        for (const Recipe& recipe : rule.recipes) {
+            EXPECT_TRUE(recipes.insert(name(recipe)).second) << "in two rules: " << name(recipe);
+            for (const Grouping grouping : all_groupings) {
+                for (const Layout layout : all_layouts) {
+                    const bool listed = is_in(rule.groupings, grouping) && is_in(rule.layouts, layout);
+                    const Support found = support({.recipe = recipe, .grouping = grouping, .layout = layout}).support;
+                    EXPECT_EQ(found >= Support::compiled, listed)
+                        << name(recipe) << " " << name(grouping) << " " << name(layout);
+                    EXPECT_GE(found, Support::cpu) << name(recipe) << " " << name(grouping) << " " << name(layout);
+                }
+            }
+        }
+    }
+    const auto is_marked = [](const std::string& cell) { return !cell.empty() && cell != "c"; };
+    const std::vector<SupportTable> tables = short_support();
+    std::size_t marked = 0;
+    for (const std::vector<std::string>& row : tables.front().rows)
+        marked += static_cast<std::size_t>(std::count_if(row.begin() + 1, row.end(), is_marked));
+    EXPECT_EQ(recipes.size(), marked);
+    EXPECT_EQ(rules.size(), tables.back().rows.size());
 }
 
 TEST(Support, TablesAreMarkdownOrAligned) {
