@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import training_peers_table
 from markdown_table import Row, shape, table
+from training_sizes import drawn
 
 Record = Callable[[str], list[Row]]
 
@@ -16,7 +17,7 @@ Record = Callable[[str], list[Row]]
 class Product(NamedTuple):
     """A row of the first table: what it is, and which lines of a record are it."""
 
-    words: str
+    model: str
     record: str  # h200_{record}, h100_{record}
     op: str
     recipe: str
@@ -27,23 +28,23 @@ class Product(NamedTuple):
 GROUPED = "m_grouped_contiguous"
 MASKED = "m_grouped_masked"
 PRODUCTS = (
-    Product("DeepSeek-V3 experts, gate and up: 8 x 2,048 tokens, n 4096, k 7168", "training", GROUPED, "tensor:tensor", [8, 2048, 4096, 7168]),
-    Product("Qwen3-235B experts, gate and up: 8 x 2,048 tokens, n 3072, k 4096", "training", GROUPED, "tensor:tensor", [8, 2048, 3072, 4096]),
-    Product("gpt-oss experts, gate and up: 8 x 2,048 tokens, n 5760, k 2880", "training", GROUPED, "tensor:tensor", [8, 2048, 5760, 2880]),
-    Product("DeepSeek-V3 decode, packed MXFP4: 32 x 20 tokens, n 4096, k 7168", "fp4", MASKED, "1x128:mxfp4", [32, 256, 20, 4096, 7168], True),
-    Product("gpt-oss decode, packed MXFP4: 128 x 4 tokens, n 5760, k 2880", "fp4", MASKED, "bf16:mxfp4", [128, 256, 4, 5760, 2880], True),
+    Product("DeepSeek-V3, gate and up", "training", GROUPED, "tensor:tensor", [8, 2048, 4096, 7168]),
+    Product("gpt-oss, gate and up", "training", GROUPED, "tensor:tensor", [8, 2048, 5760, 2880]),
+    Product("DeepSeek-V3 decode, packed MXFP4", "fp4", MASKED, "1x128:mxfp4", [32, 256, 20, 4096, 7168], True),
+    Product("gpt-oss decode, packed MXFP4", "fp4", MASKED, "bf16:mxfp4", [128, 256, 4, 5760, 2880], True),
 )  # fmt: skip
 
+# By what `tilewright classes` calls them. Dense shapes are those of two suites of `tilewright bench`, which have none in common.
 CLASSES = {
-    "dense ragged, scales along m": "dense, m from 72 to 1,500",
-    "dense m = 64, 128, scales along m": "dense, m = 64 and 128",
-    "dense m = 1024, scales along m": "dense, m = 1024",
-    "dense m >= 4096, scales along m": "dense, m from 4096",
+    "dense ragged, scales along m": "dense, `peers-ragged`, m from 72 to 1,500",
+    "dense m = 64, 128, scales along m": "dense, `peers`, m = 64 and 128",
+    "dense m = 1024, scales along m": "dense, `peers`, m = 1024",
+    "dense m >= 4096, scales along m": "dense, `peers`, m from 4096",
     "contiguous, exact ends, scales along k": "m-grouped, offsets",
     "masked, scales along m": "m-grouped, masked",
     "contiguous, drop-in": "m-grouped, through the drop-in",
 }
-BLAS = {"1x128 / 128x128 scale": "cuBLASLt, same scales", "per-tensor scale": "cuBLASLt, per tensor: less work"}
+BLAS = {"1x128 / 128x128 scale": "cuBLASLt, same scales", "per-tensor scale": "cuBLASLt, one scale per tensor"}
 TRAINING = (("forward", "tensor", "training, forward, per tensor"), ("wgrad", "row", "training, wgrad, per row"))
 RUNS = [f"tilewright bench --backend hopper --suite {suite} --peers --recipe 1d2d --sa-layout m --json benchmarks/results/h200.jsonl"
         for suite in ("peers", "peers-ragged")]  # fmt: skip
@@ -67,6 +68,19 @@ def line_of(product: Product, rows: list[Row]) -> Row:
                 and row.get("layout") == "nt" and not {"--unpacked", "--wide-rows"} & set(row["command"].split()))  # fmt: skip
 
 
+def tokens(product: Product) -> int:
+    """All groups' tokens. A record's shape has the mean; a group has 0.7 to 1.3 times that (src/bench/shapes.cpp)."""
+    if product.op == MASKED:
+        groups, most, mean, *_ = product.shape
+        return sum(min(size, most) for size in drawn(mean, groups, 2))
+    return sum(drawn(product.shape[1], product.shape[0], 1))
+
+
+def words_of(product: Product) -> str:
+    n, k = product.shape[-2:]
+    return f"{product.model}: {product.shape[0]} experts, {tokens(product):,} tokens, n {n}, k {k}"
+
+
 def rate_of(product: Product, row: Row) -> str:
     return f"{row['gbs'] / 1000:.2f} TB/s" if product.is_decode else f"{row['tflops']:.0f} TFLOP/s"
 
@@ -75,7 +89,7 @@ def products(record: Record) -> str:
     rows = []
     for product in PRODUCTS:
         of = [line_of(product, record(f"{gpu}_{product.record}")) for gpu in ("h200", "h100")]
-        rows.append([product.words, f"`{product.recipe}`", *(cell for row in of for cell in (f"{row['us']:.1f}", rate_of(product, row)))])
+        rows.append([words_of(product), f"`{product.recipe}`", *(cell for row in of for cell in (f"{row['us']:.1f}", rate_of(product, row)))])
     return table(["product", "recipe", "H200, us", "rate", "H100, us", "rate"], rows)
 
 
@@ -113,18 +127,19 @@ def ratios(record: Record, classes: list[Row], peers: list[Row]) -> str:
     """classes: what `tilewright classes` says with tuned rows; peers: the lines of benchmarks/peers that it compares with."""
     of = {row["class"]: row for row in classes if row["tuned_rows"]}
     deep_gemm = " ".join(next(row["peer"] for row in peers if row["peer"].startswith("DeepGEMM")).split()[:2])
-    rows = [line(words, "H200", "DeepGEMM", of[name]["deep_gemm"], of[name]["deep_gemm_worst"]) for name, words in CLASSES.items()]
+    rows = [line(f"{words}: {of[name]['shapes']} shapes", "H200", "DeepGEMM", of[name]["deep_gemm"], of[name]["deep_gemm_worst"])
+            for name, words in CLASSES.items()]  # fmt: skip
     for scales, words in BLAS.items():
         speeds = against_blas(record("h200"), scales)
-        rows.append(line(f"dense, all {len(speeds)} shapes", "H200", words, geomean(speeds), min(speeds)))
+        rows.append(line(f"dense, both suites: {len(speeds)} shapes", "H200", words, geomean(speeds), min(speeds)))
     training = newest(record("training_peers"))
     for section, ours, words in TRAINING:
         against = next(v for v in training_peers_table.verdicts(training, section) if v.target.ours == ours)
         worst = min(against.speeds.values())
-        rows.append(line(f"{words}, {len(against.speeds)} sizes", "H100", "torch, fp8 per row", against.geomean, worst))
+        rows.append(line(f"{words}: {len(against.speeds)} shapes", "H100", "torch, fp8 per row", against.geomean, worst))
     used = [row for row in training if row["section"] in {section for section, _, _ in TRAINING}]
     origin = f"H200 at commit {commit_of(record('h200'))}, H100 at {commit_of(training)}; {deep_gemm}, {versions(record('h200'), used)}."
-    return table(["class", "GPU", "compared with", "speed, mean", "worst", ""], rows) + "\n\n" + origin
+    return table(["product", "GPU", "compared with", "their time / ours, mean", "worst shape", ""], rows) + "\n\n" + origin
 
 
 def verdict(mean: float) -> str:

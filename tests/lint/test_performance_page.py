@@ -179,6 +179,18 @@ def test_the_readme_says_where_we_are_level_or_behind():
     assert tables.line("dense", "H200", "DeepGEMM", 0.981, 0.967) == ["dense", "H200", "DeepGEMM", "0.98x", "0.97x", "**slower**"]
 
 
+def test_tokens_of_the_readme_are_those_of_the_records():
+    """A record has the rate and the time, from which its tokens follow."""
+    tables = loaded(ROOT / "benchmarks/readme_tables.py")
+    for product in tables.PRODUCTS:
+        n, k = product.shape[-2:]
+        for card in ("h200", "h100"):
+            lines = (ROOT / f"benchmarks/results/{card}_{product.record}.jsonl").read_text().splitlines()
+            row = tables.line_of(product, list(map(json.loads, lines)))
+            assert row["tflops"] * row["us"] * 1e6 / (2 * n * k) == pytest.approx(tables.tokens(product), rel=1e-3), (product, card)
+    assert tables.words_of(tables.PRODUCTS[0]) == "DeepSeek-V3, gate and up: 8 experts, 16,854 tokens, n 4096, k 7168"
+
+
 def test_ratios_against_cublaslt_are_of_one_run():
     tables = loaded(ROOT / "benchmarks/readme_tables.py")
     line = {"op": "dense", "shape": [64, 8, 16], "command": tables.RUNS[0]}
