@@ -57,9 +57,10 @@ struct LinearOptions {
 
 struct LinearForward {
     LinearOptions options{};
-    Tensor x{};     // [tokens, K], f32, bf16 or f16
-    Operand w{};    // quantized by recipe.weights: [N, K] or [groups, N, K]
-    Tensor bias{};  // [N] or [groups, N], f32 or bf16; may be not given
+    Tensor x{};       // [tokens, K], f32, bf16 or f16
+    Operand w{};      // quantized by recipe.weights: [N, K] or [groups, N, K]
+    Tensor w_real{};  // W in f32, bf16 or f16; if given, the call first quantizes it into w
+    Tensor bias{};    // [N] or [groups, N], f32 or bf16; may be not given
     /// With groups: int32 or int64 [groups], the token at which each group ends. Clamped, never trusted, as in
     /// `Grouping::m_grouped_offsets`. The rows of Y and dX that belong to no group are set to zeros.
     Tensor ends{};
@@ -81,9 +82,8 @@ struct LinearBackward {
     LinearOptions options{};
     Tensor dy{};     // [tokens, N], f32, bf16 or f16
     Operand kept{};  // of forward; read if dw is given
-    /// Read if dx is given: W quantized by recipe.backward_weights [K, N] or [groups, K, N]. Without that recipe: the
-    /// values of forward [N, K]. 128x128 scales are then those of the transposed operand, [ceil(K / 128), ceil(N /
-    /// 128)]; if the recipe folds, the scales are those of forward, one per row of W.
+    /// Read if dx is given: W quantized by recipe.backward_weights [K, N] or [groups, K, N]. Without that recipe: w of
+    /// forward.
     Operand w{};
     Tensor ends{};      // as in forward
     Tensor dx{};        // [tokens, K], written if given

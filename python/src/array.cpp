@@ -260,9 +260,41 @@ bool has_moved(const ArrayView& view) {
     return now.is_valid() && PyLong_AsVoidPtr(now.ptr()) != view.tensor.data;
 }
 
+namespace {
+
+/// torch.empty and torch's dtypes, looked up once. Never released: the interpreter may be gone by then.
+class TorchMemory {
+public:
+    static nb::object allocate(nb::handle like, const nb::object& sizes, Format format) {
+        static TorchMemory torch;
+        static PyObject* const place = PyUnicode_InternFromString("device");
+        const nb::object device = nb::steal(PyObject_GetAttr(like.ptr(), place));
+        PyObject* const arguments[] = {sizes.ptr(), torch.dtype(format), device.ptr()};
+        nb::object made = nb::steal(PyObject_Vectorcall(torch.empty_, arguments, 1, torch.keywords_));
+        if (!made.is_valid()) throw nb::python_error();
+        return made;
+    }
+
+private:
+    PyObject* dtype(Format format) {
+        PyObject*& known = dtypes_.at(static_cast<std::size_t>(format));
+        if (known == nullptr) {
+            known = nb::object(arrays_module().attr("torch_dtype")(nb::str(name(format).data()))).release().ptr();
+        }
+        return known;
+    }
+
+    PyObject* empty_ = nb::object(nb::module_::import_("torch").attr("empty")).release().ptr();
+    PyObject* keywords_ = nb::make_tuple("dtype", "device").release().ptr();
+    std::array<PyObject*, static_cast<std::size_t>(Format::i64) + 1> dtypes_{};
+};
+
+}  // namespace
+
 nb::object new_array(nb::handle like, const Dims& shape, Format format, bool zeros) {
     nb::object sizes = nb::steal(PyTuple_New(shape.kept()));
     for (int i = 0; i < shape.kept(); ++i) NB_TUPLE_SET_ITEM(sizes.ptr(), i, PyLong_FromLongLong(shape[i]));
+    if (!zeros && is_usual_tensor(like)) return TorchMemory::allocate(like, sizes, format);
     return arrays_module().attr("new_array")(like, sizes, nb::str(name(format).data()), zeros);
 }
 

@@ -90,18 +90,32 @@ ArrayView new_matrix(nb::handle like, const Dims& shape, Format format, const ch
 
 std::int64_t group_count(const ArrayView& ends) { return ends.tensor.given() ? ends.tensor.shape[0] : 0; }
 
-using ForwardResult = nb::typed<nb::tuple, nb::object, nb::object>;
+using ForwardResult = nb::typed<nb::tuple, nb::object, nb::object, nb::object>;
 
-ForwardResult linear_forward(nb::handle x, nb::handle w, nb::handle bias, nb::handle ends, std::string_view recipe,
-                             bool promoted, bool keeps, std::string_view in_force) {
+/// W as this call reads it: the caller's copy, or a new copy that the call makes first.
+struct Weights {
+    Weights(nb::handle w, nb::handle copy, const OperandRecipe& recipe) : given(copy, recipe, "w") {
+        if (!copy.is_none()) return;
+        real = view(w, {.operand = "w"});
+        made = NewOperand(w, recipe, real.tensor.shape, scale_shape(recipe.granularity, real.tensor.shape));
+    }
+    const Operand& operand() const { return given.operand.values.given() ? given.operand : made.operand; }
+
+    Pair given;
+    ArrayView real{};
+    NewOperand made{};
+};
+
+ForwardResult linear_forward(nb::handle x, nb::handle w, nb::handle copy, nb::handle bias, nb::handle ends,
+                             std::string_view recipe, bool promoted, bool keeps, std::string_view in_force) {
     const Words words(recipe, Format::e4m3, promoted, in_force);
     const LinearRecipe& scaled = words.options.recipe;
     const ArrayView tokens = view(x, {.operand = "x"});
-    const Pair weights(w, scaled.weights, "w");
+    const Weights weights(w, copy, scaled.weights);
     const ArrayView addend = view(bias, {.operand = "bias"});
     const ArrayView group_ends = view(ends, {.operand = "ends", .integers = true});
     const Dims& x_shape = tokens.tensor.shape;
-    const Dims& w_shape = weights.operand.values.shape;
+    const Dims& w_shape = weights.operand().values.shape;
     if (x_shape.rank() != 2) refuse("x", to_string(x_shape), "[tokens, K]");
     if (w_shape.rank() < 2) refuse("w", to_string(w_shape), "[N, K] or [groups, N, K]");
     NewOperand kept;
@@ -113,13 +127,14 @@ ForwardResult linear_forward(nb::handle x, nb::handle w, nb::handle bias, nb::ha
     const ArrayView y = new_matrix(x, {x_shape[0], w_shape[w_shape.rank() - 2]}, tokens.tensor.format, "y");
     const LinearForward call{.options = words.options,
                              .x = tokens.tensor,
-                             .w = weights.operand,
+                             .w = weights.operand(),
+                             .w_real = weights.real.tensor,
                              .bias = addend.tensor,
                              .ends = group_ends.tensor,
                              .y = y.tensor,
                              .kept = kept.operand};
     run_call(call, words, tokens, "x");
-    return nb::make_tuple(y.source, kept.arrays());
+    return nb::make_tuple(y.source, kept.arrays(), weights.made.arrays());
 }
 
 Dims dw_shape(const LinearRecipe& recipe, const Dims& kept, const Dims& dy, std::int64_t groups) {
@@ -193,9 +208,10 @@ Recipes linear_recipes() {
 
 void bind_linear(nb::module_& m) {
     m.def("linear_recipes", &linear_recipes, "The fields of LayerRecipe by name of the recipe.");
-    m.def("linear_forward", &linear_forward, nb::arg("x"), nb::arg("w"), nb::arg("bias").none(), nb::arg("ends").none(),
-          nb::arg("recipe"), nb::arg("promoted"), nb::arg("keeps"), nb::arg("options"),
-          "New arrays: y, and what backward needs for dW (values, scales) or None.");
+    m.def("linear_forward", &linear_forward, nb::arg("x"), nb::arg("w"), nb::arg("copy").none(), nb::arg("bias").none(),
+          nb::arg("ends").none(), nb::arg("recipe"), nb::arg("promoted"), nb::arg("keeps"), nb::arg("options"),
+          "New arrays: y; (values, scales) that backward needs for dW, or None; the copy of w, or None where one is "
+          "given.");
     m.def("linear_backward", &linear_backward, nb::arg("dy"), nb::arg("x").none(), nb::arg("w").none(),
           nb::arg("ends").none(), nb::arg("main_grad").none(), nb::arg("recipe"), nb::arg("gradient_format"),
           nb::arg("promoted"), nb::arg("wanted"), nb::arg("dtype"), nb::arg("options"),

@@ -242,9 +242,9 @@ def transpose_codes(rows: object | None, ends: object | None, columns: object | 
 def linear_recipes() -> dict[str, tuple[object, ...]]:
     """The fields of LayerRecipe by name of the recipe."""
 
-def linear_forward(x: object, w: object, bias: object | None, ends: object | None, recipe: str, promoted: bool, keeps: bool, options: str) -> tuple[object, object]:
+def linear_forward(x: object, w: object, copy: object | None, bias: object | None, ends: object | None, recipe: str, promoted: bool, keeps: bool, options: str) -> tuple[object, object, object]:
     """
-    New arrays: y, and what backward needs for dW (values, scales) or None.
+    New arrays: y; (values, scales) that backward needs for dW, or None; the copy of w, or None where one is given.
     """
 
 def linear_backward(dy: object, x: object | None, w: object | None, ends: object | None, main_grad: object | None, recipe: str, gradient_format: str, promoted: bool, wanted: tuple[bool, bool], dtype: str, options: str) -> tuple[object, object]:

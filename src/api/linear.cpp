@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <memory>
 #include <new>
+#include <string>
+#include <utility>
 
 #include "api/linear_check.h"
 #include "base/math.h"
@@ -118,6 +120,15 @@ ForwardSteps steps(const LinearForward& call, Arena& arena) {
     return made;
 }
 
+/// The last two dimensions exchanged: scales of W [N, K] as those of the operand [K, N].
+Tensor turned(Tensor tensor) {
+    const int last = tensor.shape.rank() - 1;
+    if (last < 1) return tensor;
+    std::swap(tensor.shape[last], tensor.shape[last - 1]);
+    std::swap(tensor.strides[last], tensor.strides[last - 1]);
+    return tensor;
+}
+
 struct BackwardSteps {
     TokenOperand rows{};     // dY for dgrad
     TokenOperand columns{};  // dY^T for wgrad
@@ -136,6 +147,8 @@ void add_dgrad(const LinearBackward& call, Arena& arena, BackwardSteps& made) {
     if (recipe.folds()) {
         made.rows.feature_factors = call.w.scales;
         product.b = {.values = call.w.values};
+    } else if (!recipe.backward_weights && recipe.weights.granularity == Granularity::block_128x128) {
+        product.b.scales = turned(call.w.scales);
     }
     product.d = call.dx;
     product.layout = recipe.dgrad_layout();
@@ -196,6 +209,7 @@ private:
     };
 
     static void check(std::int64_t bytes, const Workspace& given) {
+        if (bytes == 0) return;  // folded forward that keeps all it makes
         const std::string needed = std::to_string(bytes) + " bytes or more, as workspace_bytes says";
         if (given.data == nullptr) return require_none({{"workspace", "nothing", needed, ""}});
         if (given.bytes < bytes)
@@ -244,6 +258,7 @@ void run(const LinearForward& call, const RunOptions& how) {
     const CallMemory memory(bytes_of(call, call.x), call.x, how.workspace);
     Arena arena(memory.data(), call.x.device);
     const ForwardSteps made = steps(call, arena);
+    if (call.w_real.given()) quantize(call.w_real, {.recipe = call.options.recipe.weights}, call.w, conversion(how));
     if (call.ends.given()) finish_groups(call.ends, call.x, {}, call.y, how);
     quantize_tokens({.x = call.x, .ends = call.ends}, made.rows, made.columns, false, conversion(how));
     multiply(made.product, how);

@@ -101,6 +101,7 @@ std::vector<Finding> check(const LinearForward& call) {
     }
     const std::int64_t groups = call.ends.given() ? w[0] : 0;
     findings.device("w.values", call.w.values);
+    if (call.w_real.given()) findings.shape("w_real", call.w_real, w);
     findings.ends(call.ends, groups);
     findings.shape("y", call.y, {call.x.shape[0], w[n]});
     if (call.bias.given()) findings.shape("bias", call.bias, groups > 0 ? Dims{groups, w[n]} : Dims{w[n]});

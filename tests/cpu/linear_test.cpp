@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <random>
 #include <string>
 #include <vector>
@@ -107,9 +108,6 @@ struct Step {
             backward.w = backward_weights;
         } else {
             backward.w = weights.operand();
-            if (recipe.weights.granularity == Granularity::block_128x128) {
-                backward.w.scales = turned(backward.w.scales);
-            }
         }
     }
 
@@ -152,6 +150,16 @@ const std::vector<Layer>& layers() {
     return all;
 }
 
+template <class Call>
+std::string message_of(const Call& call) {
+    try {
+        run(call);
+    } catch (const Error& error) {
+        return error.what();
+    }
+    return "";
+}
+
 TEST(Linear, EveryRecipeIsNearFloat64AndTokensOfNoGroupAreZeros) {
     for (const std::string_view name : linear_recipe_names()) {
         for (const Layer& layer : layers()) {
@@ -168,6 +176,21 @@ TEST(Linear, EveryRecipeIsNearFloat64AndTokensOfNoGroupAreZeros) {
                 ASSERT_EQ(step.dx[static_cast<std::size_t>(i)], 0);
             }
         }
+    }
+}
+
+TEST(Linear, ForwardQuantizesTheWeightsThatItIsGiven) {
+    for (const std::string_view name : linear_recipe_names()) {
+        Step before(layers()[1], name);
+        run(before.forward);
+        Step now(layers()[1], name);
+        const Tensor& scales = now.forward.w.scales;
+        std::memset(scales.data, 0, static_cast<std::size_t>(row_major_bytes(scales.format, scales.shape)));
+        now.forward.w_real = now.weight_tensor();
+        run(now.forward);
+        EXPECT_EQ(now.y, before.y) << name;
+        now.forward.w_real.shape[0] = 2;
+        EXPECT_NE(message_of(now.forward).find("w_real: got [2, 144, 48]"), std::string::npos);
     }
 }
 
@@ -192,16 +215,6 @@ TEST(Linear, ADirectionWritesOnlyWhatIsWanted) {
     only.adds = true;
     run(only);
     for (std::size_t i = 0; i < parts.dw.size(); ++i) ASSERT_NEAR(parts.dw[i], whole.dw[i] + 1, 1e-4);
-}
-
-template <class Call>
-std::string message_of(const Call& call) {
-    try {
-        run(call);
-    } catch (const Error& error) {
-        return error.what();
-    }
-    return "";
 }
 
 TEST(Linear, EachMistakeIsNamed) {
@@ -249,17 +262,32 @@ TEST(Linear, RecipesHaveNames) {
     EXPECT_THROW(linear_recipe("row", Format::bf16), Error);
 }
 
-TEST(Linear, OnAGpuACallNamesTheMemoryThatItNeeds) {
-    Step step(layers()[0], "1x128");
-    for (Tensor* tensor : {&step.forward.x, &step.forward.w.values, &step.forward.w.scales, &step.forward.y,
-                           &step.forward.kept.values, &step.forward.kept.scales}) {
-        tensor->device = {DeviceId::Kind::cuda, 0};
+/// Forward of a layer on a GPU, without its memory: what the call says where there is no GPU.
+struct OnGpu {
+    explicit OnGpu(std::string_view recipe) : step(layers()[0], recipe) {
+        for (Tensor* tensor : {&step.forward.x, &step.forward.w.values, &step.forward.w.scales, &step.forward.y,
+                               &step.forward.kept.values, &step.forward.kept.scales}) {
+            tensor->device = {DeviceId::Kind::cuda, 0};
+        }
+        bytes = workspace_bytes(step.forward);
+        message = message_of(step.forward);
     }
-    const std::int64_t bytes = workspace_bytes(step.forward);
-    EXPECT_GE(bytes, 150 * 160);
-    EXPECT_EQ(bytes % 128, 0);
-    EXPECT_NE(message_of(step.forward).find("workspace: got nothing; expected " + std::to_string(bytes)),
-              std::string::npos);
+    Step step;
+    std::int64_t bytes = 0;
+    std::string message{};
+};
+
+TEST(Linear, OnAGpuACallNamesTheMemoryThatItNeeds) {
+    const OnGpu call("1x128");
+    EXPECT_GE(call.bytes, 150 * 160);
+    EXPECT_EQ(call.bytes % 128, 0);
+    EXPECT_NE(call.message.find("workspace: got nothing; expected " + std::to_string(call.bytes)), std::string::npos);
+}
+
+TEST(Linear, OnAGpuAFoldedForwardThatKeepsXNeedsNoMemory) {
+    const OnGpu call("fold");
+    EXPECT_EQ(call.bytes, 0);
+    EXPECT_EQ(call.message.find("workspace"), std::string::npos) << call.message;
 }
 
 }  // namespace

@@ -6,6 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install torch")
 
+from tilewright import _core  # noqa: E402
 from tilewright.torch import RECIPES, GroupedLinear, Linear, _autograd, _function, _reuse, _weights  # noqa: E402
 from tilewright.torch import grouped_linear, linear, reuse_weights  # noqa: E402
 from torch_layers import normal, one_thread, same, step  # noqa: E402, F401
@@ -17,6 +18,14 @@ def made(monkeypatch):
     calls, copies_of = [], _weights.copies_of
     for module in (_function, _autograd, _reuse):
         monkeypatch.setattr(module, "copies_of", lambda w, recipe, *wants: calls.append(wants[:2]) or copies_of(w, recipe, *wants))
+    real = _core.linear_forward
+
+    def forward(x, w, copy, *others):  # which makes both copies in one where it is given none
+        if copy is None:
+            calls.append((True, True))
+        return real(x, w, copy, *others)
+
+    monkeypatch.setattr(_core, "linear_forward", forward)
     return calls
 
 

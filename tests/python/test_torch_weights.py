@@ -8,6 +8,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs torch: pip install torch")
 
 import tilewright as tw  # noqa: E402
+from tilewright import _core  # noqa: E402
 from tilewright.torch import RECIPES, GroupedLinear, Linear, _checks, _weights, grouped_linear, linear, reuse_weights  # noqa: E402
 from torch_layers import DEVICES, normal, one_thread, same, step  # noqa: E402, F401
 
@@ -82,10 +83,12 @@ def test_only_what_is_wanted_is_quantised(monkeypatch, recipe, x_wants):
     calls = []
     for name in ("_pair", "quantize_tokens"):
         real = getattr(_weights, name)
-        monkeypatch.setattr(_weights, name, lambda *a, real=real, name=name, **k: calls.append((name, k)) or real(*a, **k))
+        monkeypatch.setattr(_weights, name, lambda *a, real=real, name=name, **k: calls.append(name) or real(*a, **k))
+    forward = _core.linear_forward
+    monkeypatch.setattr(_core, "linear_forward", lambda *a: calls.extend(["forward"] * (a[2] is None)) or forward(*a))
     layer, x = Linear(64, 64, recipe=recipe), normal(8, 64).requires_grad_(x_wants)
     layer(x).sum().backward()
-    assert [name for name, _ in calls] == ["quantize_tokens" if recipe == "row" and x_wants else "_pair"]
+    assert calls == ["forward" if recipe != "row" else "quantize_tokens" if x_wants else "_pair"]
 
 
 def bits(tensor):

@@ -63,8 +63,8 @@ def gradients(ctx: Any, dy: torch.Tensor | None, *_: Any) -> tuple[torch.Tensor 
     x_values, x_scales, *of_w, ends = ctx.saved_tensors
     wanted = Wanted(*ctx.needs_input_grad[:3])
     x = (x_values, x_scales) if wanted.w else None
-    w = _dgrad_of(ctx, *of_w) if wanted.x else None
     has_elements = ctx.w_shape.numel() > 0
+    w = _dgrad_of(ctx, *of_w) if wanted.x and has_elements else None
     main_grad = None if ctx.main_grad is None or not has_elements else ctx.main_grad.view(-1, *ctx.w_shape[-2:])
     made = wanted if has_elements else Wanted(False, False, wanted.bias)
     dx, dw, dbias = _operators.gradients(
@@ -97,9 +97,12 @@ class QuantizedLinear(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> torch.Tensor:  # type: ignore[override]
-        x, _, bias, ends, values, scales = inputs[:6]
+        x, w, bias, ends, values, scales = inputs[:6]
         recipe, promoted, keeps, options = inputs[9], inputs[11], inputs[12], inputs[_COUNT - 1]
-        y, kept = forward_pass(x, (values, scales), bias, ends, recipe, promoted, keeps, options)
+        copy = None if values is None else (values, scales)
+        y, kept, made = forward_pass(x, w, copy, bias, ends, recipe, promoted, keeps, options)
+        if made is not None:  # for the recipes whose backward reads the copy of forward
+            inputs = (*inputs[:4], *made, *made, *inputs[8:])
         keep(ctx, inputs, (y, *(kept or NOTHING)))
         return y
 

@@ -12,6 +12,7 @@ import torch
 from tilewright.torch import _checks, _in_force, _operators, _transforms
 from tilewright.torch._autograd import NOTHING, QuantizedLinear
 from tilewright.torch._frozen import FrozenCopy, copy_for
+from tilewright.torch._recipes import RECIPES
 from tilewright.torch._reuse import reusable_copies
 from tilewright.torch._weights import Copies, copies_of
 
@@ -36,7 +37,7 @@ def differentiable_linear(
 ) -> torch.Tensor:
     """The call as one node of autograd. Goes through the torch operator if a compiler or a dispatch mode observes operators.
 
-    The copies of w are made here, and backward uses the one for dgrad. A later change of w does not reach a gradient.
+    The copies of w are made in this call, and backward uses the one for dgrad. A later change of w does not reach a gradient.
     """
     wants = torch.is_grad_enabled()
     if frozen is not None:
@@ -56,12 +57,14 @@ def differentiable_linear(
         y: torch.Tensor = torch.ops.tilewright.linear(x, w, bias, ends, *copies, *options)[0]
         return y
     if frozen is not None:
-        copies = Copies(copy_for(w, frozen.values, frozen.scales, how.recipe, frozen.checks), None)
-    elif requantizes:
-        copies = copies_of(w, how.recipe, True, False)
+        copies: Copies | None = Copies(copy_for(w, frozen.values, frozen.scales, how.recipe, frozen.checks), None)
     else:
-        copies = reusable_copies(w, how.recipe, wants_dgrad)
-    result: torch.Tensor = QuantizedLinear.apply(x, w, bias, ends, *_flat(copies), *options)
+        copies = None if requantizes else reusable_copies(w, how.recipe, wants_dgrad)
+        if copies is None and RECIPES[how.recipe].backward_weights is not None:
+            copies = copies_of(w, how.recipe, True, wants_dgrad)
+    # Without copies, forward quantizes w in the same call of the library, and backward reads that copy.
+    made = (None,) * 4 if copies is None else _flat(copies)
+    result: torch.Tensor = QuantizedLinear.apply(x, w, bias, ends, *made, *options)
     return result
 
 

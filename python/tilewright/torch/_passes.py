@@ -24,15 +24,16 @@ class Wanted(NamedTuple):
 
 def forward_pass(
     x: torch.Tensor,
-    w: Pair,
+    w: torch.Tensor,
+    copy: Pair | None,
     bias: torch.Tensor | None,
     ends: torch.Tensor | None,
     recipe: str,
     promoted: bool,
     keeps: bool,
     options: str,
-) -> tuple[torch.Tensor, Pair | None]:
-    """Y, and with `keeps` the operand of wgrad.
+) -> tuple[torch.Tensor, Pair | None, Pair | None]:
+    """Y; with `keeps` the operand of wgrad; without `copy` the copy of w that this call made.
 
     That operand is X^T, quantized along the tokens of each group; if the recipe folds, it is X as forward quantized it.
     `options` is a word of `_in_force`.
@@ -41,11 +42,12 @@ def forward_pass(
     _checks.check_memory("bias", bias)
     if ends is not None:
         _checks.check_values_of_ends(ends, x.shape[0])
-    if w[0].numel() == 0:
-        return _biases(x, w[0], bias, ends), None
+    if w.numel() == 0:
+        return _biases(x, w, bias, ends), None, None
     addend = None if bias is None else bias.detach()
-    y, kept = _core.linear_forward(x.detach(), w, addend, ends, recipe, promoted, keeps, options)
-    return y, kept
+    if copy is None:
+        _checks.check_memory("w", w)
+    return _core.linear_forward(x.detach(), w.detach(), copy, addend, ends, recipe, promoted, keeps, options)
 
 
 def backward_pass(

@@ -12,7 +12,7 @@ import torch
 from tilewright.torch import _checks, _operators
 from tilewright.torch._memory import Memory, memory_of
 from tilewright.torch._recipes import RECIPES
-from tilewright.torch._weights import Copies, copies_of, dgrad_of
+from tilewright.torch._weights import Copies, copies_of
 
 
 class _Entry(NamedTuple):
@@ -50,7 +50,7 @@ class _Store:
             if known is None:
                 copies = copies_of(w, recipe, True, dgrad)
             elif known.forward is not None and RECIPES[recipe].backward_weights is None:
-                copies = Copies(known.forward, dgrad_of(known.forward, recipe))
+                copies = Copies(known.forward, known.forward)
             else:
                 copies = Copies(known.forward, copies_of(w, recipe, False, dgrad).dgrad)
         return _Entry(weakref.ref(w), memory_of(w), _version(w), copies)
@@ -108,14 +108,14 @@ class reuse_weights:  # noqa: N801: a context, named as torch.no_grad is
             own.clear()
 
 
-def reusable_copies(w: torch.Tensor, recipe: str, dgrad: bool) -> Copies:
-    """The copies of the innermost context, or new copies outside of any context."""
+def reusable_copies(w: torch.Tensor, recipe: str, dgrad: bool) -> Copies | None:
+    """The copies of the innermost context. None outside of any context."""
     stores = _STORES.get()
     # A replay of a graph would read copies that the context has dropped. Calls outside of the graph would read copies that no
     # replay has written yet.
     if stores and stores[-1].captured == _captures():
         return stores[-1].copies(w, recipe, dgrad)
-    return copies_of(w, recipe, True, dgrad)
+    return None
 
 
 def _captures() -> bool:

@@ -91,18 +91,10 @@ def _rows_and_columns(w: torch.Tensor, along_k: str, along_n: str) -> Copies:
 def copies_of(w: torch.Tensor, recipe: str, forward: bool, dgrad: bool, quantizer: Quantizer = quantized) -> Copies:
     """The copies for forward and dgrad, as requested.
 
-    The copy for dgrad has the layout `dgrad_layout`. If it shares the values of forward, its scales are those of the
-    transposed operand. If the recipe folds, its scales are those that multiply dY.
+    The copy for dgrad has the layout `dgrad_layout`. Without backward_weights it is forward's.
     """
     layer = RECIPES[recipe]
     if layer.backward_weights is not None:
         return quantizer(w, recipe, forward, dgrad)
     rows = quantizer(w, recipe, True, False).forward
-    assert rows is not None
-    return Copies(rows if forward else None, dgrad_of(rows, recipe) if dgrad else None)
-
-
-def dgrad_of(forward: Pair, recipe: str) -> Pair:
-    """The copy for dgrad that shares the values of forward, for recipes without backward_weights."""
-    values, scales = forward
-    return values, scales.transpose(-1, -2) if RECIPES[recipe].weights == "128x128" else scales
+    return Copies(rows if forward else None, rows if dgrad else None)
