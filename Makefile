@@ -1,5 +1,5 @@
 # The commands of the project. `make run` and `make test` work on a bare machine: `tools/setup` installs what is missing.
-.PHONY: help setup build run test test-cpp test-sanitize test-python test-install test-package test-wheel test-bare wheel docs bench cpu-training gpu-test gpu-bench gpu-classes gpu-contest gpu-gradients gpu-host gpu-packed gpu-peers gpu-quantisers gpu-skew gpu-timeline gpu-training gpu-wheel lint format clean
+.PHONY: help setup build run test test-cpp test-sanitize test-python test-install test-package test-wheel test-bare wheel docs bench cpu-training gpu-test gpu-bench gpu-classes gpu-contest gpu-gradients gpu-host gpu-packed gpu-peers gpu-quantisers gpu-skew gpu-steps gpu-timeline gpu-training gpu-wheel lint format clean
 
 cpus := $(shell nproc)
 python := build/venv/bin/python
@@ -158,6 +158,9 @@ gpu-gradients: build  ## D of f32 += A B, dense and in groups of k; forward and 
 
 gpu-peers: build python-package  ## products of a training step next to torch's and DeepGEMM's, in turns; PYTHON: one that has torch (and DeepGEMM) and the package
 	$${PYTHON:-$(python)} benchmarks/training_peers.py --random 6 --seed 26 --json benchmarks/results/training_peers.jsonl || [ $$? -eq 1 ]  # 1: a target is missed
+
+gpu-steps: build python-package  ## training steps of single layers and of torch's bf16 layers, and the host's time; PYTHON: one that has torch and the package
+	$${PYTHON:-$(python)} benchmarks/training_step.py --json benchmarks/results/$(card)_steps.jsonl || [ $$? -eq 1 ]  # 1: a target is missed
 
 fp4 := --json benchmarks/results/$(card)_fp4.jsonl
 packed := --recipe 1x128:mxfp4,row:mxfp4 $(fp4)

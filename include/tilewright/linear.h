@@ -1,5 +1,5 @@
-// A linear layer that multiplies in fp8, as one call for forward and one for backward. Each call quantizes what it
-// reads and runs the products. Tokens may be in groups, each with a weight of its own (experts).
+// A linear layer that multiplies in fp8, as one call for forward and one for backward. Each call quantizes its inputs
+// and runs the products. Tokens may be in groups, each with its own weight (experts).
 //
 //     forward   Y  = X W^T + bias      X [tokens, K], W [N, K] or [groups, N, K], Y [tokens, N]
 //     dgrad     dX = dY W
@@ -26,8 +26,8 @@ struct LinearRecipe {
     std::optional<OperandRecipe> backward_weights{};
     OperandRecipe gradient_columns{};  // dY^T in wgrad, along the tokens of a group
     /// X^T in wgrad, along the tokens of a group. Not given: the recipe folds. Dgrad and wgrad then multiply the values
-    /// of forward without their scales (docs/numerics.md). dY is multiplied by W's scales before it is quantized for
-    /// dgrad, and by X's scales before it is quantized for wgrad.
+    /// of forward without their scales. Instead, dY is multiplied by W's scales before it is quantized for dgrad. For
+    /// wgrad it is multiplied by X's scales ("Folded" in docs/numerics.md).
     std::optional<OperandRecipe> columns{};
 
     bool folds() const { return !columns; }
@@ -48,7 +48,7 @@ const std::vector<std::string_view>& linear_recipe_names();
 /// The recipe of this name; `gradients` is the format of dY, e4m3 or e5m2. Throws Error for any other name or format.
 LinearRecipe linear_recipe(std::string_view name, Format gradients = Format::e4m3);
 
-/// What both directions take.
+/// The options of both directions.
 struct LinearOptions {
     LinearRecipe recipe{};
     Accumulation accumulation = Accumulation::promoted;

@@ -37,8 +37,8 @@ struct Pair {
     Operand operand{};
 };
 
-/// The words of a layer's call: its recipe, and its options as tilewright.torch._in_force writes them: a digit each for
-/// invariant and overlap, then the planned device.
+/// The words of a layer's call: its recipe and its options. The options are a digit each for invariant and overlap, and
+/// the planned device (tilewright.torch._in_force).
 struct Words {
     Words(std::string_view recipe, Format gradients, bool promoted, std::string_view in_force) {
         options.recipe = linear_recipe(recipe, gradients);

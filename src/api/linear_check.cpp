@@ -9,7 +9,7 @@ namespace {
 std::string shown(const Tensor& tensor) { return tensor.given() ? to_string(tensor.shape) : "nothing"; }
 bool is_real(Format format) { return format == Format::f32 || format == Format::bf16 || format == Format::f16; }
 
-/// What is common to both directions. Formats and memory of operands are left to the quantizers and products.
+/// The checks that both directions share. Formats and memory of operands are left to the quantizers and products.
 class LinearFindings {
 public:
     LinearFindings(const Tensor& source, const LinearOptions& options) : device_(source.device), options_(options) {}

@@ -1,4 +1,4 @@
-// What finish_groups computes on a GPU (hopper/quantize/finish_groups.h), on the CPU.
+// The results of the GPU's finish_groups (hopper/quantize/finish_groups.h), on the CPU.
 #include <algorithm>
 #include <cstring>
 

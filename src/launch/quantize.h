@@ -61,9 +61,12 @@ std::vector<QuantizeLaunch> lower(const Tensor& source, const Operand& out, bool
 /// For calls without findings of `check_transpose_codes`.
 std::vector<QuantizeLaunch> lower_transposition(const Operand& rows, const Tensor& ends, const Operand& columns);
 
-/// For m-grouped and k-grouped products of `tokens` tokens whose groups end at `ends` (not given: one group). Writes
-/// the ends of the groups' columns, int32 [groups], as `quantize_tokens` places them, and sets the rows of `d` that
-/// belong to no group to zeros. Each output may be not given. No launch if nothing is to be done.
+/// Prepares the products of `tokens` tokens whose groups end at `ends` (not given: one group).
+///
+/// - column_ends: int32 [groups], the ends of the groups' columns, as `quantize_tokens` places them.
+/// - d: its rows that belong to no group are set to zeros.
+///
+/// Each output may be not given. No launch if nothing is to be done.
 std::vector<QuantizeLaunch> lower_groups(const Tensor& ends, std::int64_t tokens, const Tensor& column_ends,
                                          const Tensor& d);
 

@@ -33,9 +33,9 @@ def forward_pass(
     keeps: bool,
     options: str,
 ) -> tuple[torch.Tensor, Pair | None, Pair | None]:
-    """Y; with `keeps` the operand of wgrad; without `copy` the copy of w that this call made.
+    """Y, the operand of wgrad (with `keeps`), and the copy of w that this call made (without `copy`).
 
-    That operand is X^T, quantized along the tokens of each group; if the recipe folds, it is X as forward quantized it.
+    The operand of wgrad is X^T, quantized along the tokens of each group; if the recipe folds, it is X as forward quantized it.
     `options` is a word of `_in_force`.
     """
     _checks.check_memory("x", x)

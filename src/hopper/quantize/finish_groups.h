@@ -1,5 +1,5 @@
-// The kernel that computes, from the ends of groups of tokens, what their products need besides operands: the ends of
-// the groups in a transposed operand, and zeros in the rows of D that belong to no group.
+// The kernel that prepares the products of groups of tokens. It computes the ends of the groups in a transposed
+// operand. It also clears the rows of D that belong to no group.
 //
 // It replaces a pass over all of D, because products do not write such rows and usually there are none.
 #pragma once

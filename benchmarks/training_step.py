@@ -1,0 +1,204 @@
+"""Times a training step of one layer and of torch's bf16 layer: forward, backward and SGD(foreach), with bf16 weights.
+
+    python benchmarks/training_step.py                  eight layers, and host time
+    python benchmarks/training_step.py --json FILE      append lines to a file
+
+- A step is the time between CUDA events around 12 steps, divided by 12; the median of three. The optimizer clears no
+  gradients: each step drops them.
+- Groups have random sizes that are multiples of 16, from one seed.
+- Host time is that of forward and backward on tensors so small that the GPU waits for the host; the best of five batches.
+- "speed" is torch's time over ours. Targets are in the column `target`; the best recipe of a layer counts.
+
+The exit code is 1 if a target is missed, and 2 without a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+from origin import origin
+from tilewright.torch import GroupedLinear, Linear
+
+RECIPES = ("1x128", "1x128:128x128", "row", "tensor", "fold")
+STEPS, RUNS, WARM = 12, 3, 4
+HOST_STEPS, HOST_RUNS, HOST_TARGET = 300, 5, 150.0
+
+
+class Layer(NamedTuple):
+    groups: int  # 0: dense
+    tokens: int  # of a group
+    k: int
+    n: int
+    target: float
+
+    @property
+    def name(self) -> str:
+        tokens = f"{self.groups} x {self.tokens}" if self.groups else str(self.tokens)
+        return f"{tokens} x {self.k} -> {self.n}"
+
+
+LAYERS = (
+    Layer(0, 8192, 4096, 14336, 1.55),
+    Layer(0, 8192, 14336, 4096, 1.55),
+    Layer(0, 8192, 8192, 8192, 1.55),
+    Layer(0, 2048, 4096, 4096, 1.3),
+    Layer(8, 2048, 7168, 4096, 1.3),
+    Layer(8, 2048, 2048, 7168, 1.3),
+    Layer(32, 512, 2048, 1536, 1.2),
+    Layer(128, 256, 2048, 1536, 1.1),
+)
+
+
+class TorchGrouped(torch.nn.Module):
+    """A layer of torch's grouped bf16 product."""
+
+    def __init__(self, groups: int, k: int, n: int):
+        super().__init__()
+        weight = torch.randn(groups, n, k, device="cuda", dtype=torch.bfloat16) * k**-0.5
+        self.weight = torch.nn.Parameter(weight)
+
+    def forward(self, x: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = torch._grouped_mm(x, self.weight.transpose(1, 2), offs=ends)
+        return made
+
+
+def torch_layer(layer: Layer) -> torch.nn.Module:
+    if layer.groups:
+        return TorchGrouped(layer.groups, layer.k, layer.n)
+    return torch.nn.Linear(layer.k, layer.n, bias=False, device="cuda", dtype=torch.bfloat16)
+
+
+def our_layer(layer: Layer, recipe: str) -> torch.nn.Module:
+    how: dict[str, Any] = {"recipe": recipe, "device": "cuda", "dtype": torch.bfloat16}
+    if layer.groups:
+        return GroupedLinear(layer.groups, layer.k, layer.n, **how)
+    return Linear(layer.k, layer.n, bias=False, **how)
+
+
+def inputs(layer: Layer) -> list[torch.Tensor]:
+    """The tokens, and with groups their ends."""
+    torch.manual_seed(0)
+    tokens = max(layer.groups, 1) * layer.tokens
+    x = torch.randn(tokens, layer.k, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    if not layer.groups:
+        return [x]
+    drawn = torch.multinomial(torch.ones(layer.groups), tokens, replacement=True)
+    sizes = drawn.bincount(minlength=layer.groups) // 16 * 16
+    sizes[-1] += tokens - sizes.sum()
+    return [x, sizes.cumsum(0).int().cuda()]
+
+
+def step_of(module: torch.nn.Module, given: list[torch.Tensor], optimizes: bool) -> Callable[[], None]:
+    parameters = list(module.parameters())
+    optimizer = torch.optim.SGD(parameters, lr=1e-5, foreach=True)
+    dy = torch.randn_like(module(*given))
+
+    def step() -> None:
+        module(*given).backward(dy)
+        if optimizes:
+            optimizer.step()
+        given[0].grad = None
+        for parameter in parameters:
+            parameter.grad = None
+
+    return step
+
+
+def step_time(module: torch.nn.Module, given: list[torch.Tensor]) -> float:
+    step = step_of(module, given, True)
+    for _ in range(WARM):
+        step()
+    times = []
+    for _ in range(RUNS):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in "be")
+        torch.cuda.synchronize()
+        begin.record()
+        for _ in range(STEPS):
+            step()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(begin.elapsed_time(end) / STEPS * 1e3)
+    return statistics.median(times)
+
+
+def host_time(module: torch.nn.Module, given: list[torch.Tensor]) -> float:
+    step = step_of(module, given, False)
+    best = float("inf")
+    for _ in range(HOST_RUNS):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        for _ in range(HOST_STEPS):
+            step()
+        best = min(best, (time.perf_counter() - begin) / HOST_STEPS * 1e6)
+    torch.cuda.synchronize()
+    return best
+
+
+def steps() -> Iterator[dict[str, Any]]:
+    for layer in LAYERS:
+        given = inputs(layer)
+        peer = step_time(torch_layer(layer), given)
+        ours = {recipe: round(step_time(our_layer(layer, recipe), given), 1) for recipe in RECIPES}
+        best = min(ours, key=lambda recipe: ours[recipe])
+        speed = peer / ours[best]
+        print(f"{layer.name:28}{peer:10.0f}{ours[best]:10.0f}  {best:14}{speed:7.2f}{layer.target:8.2f}", flush=True)
+        yield {
+            "figure": "training step",
+            "layer": layer.name,
+            "torch_bf16_us": round(peer, 1),
+            "us": ours,
+            "speed": round(speed, 3),
+            "target": layer.target,
+            "reached": speed >= layer.target,
+        }
+
+
+def hosts() -> Iterator[dict[str, Any]]:
+    small = Layer(0, 128, 256, 256, 0)
+    grouped = Layer(4, 32, 256, 256, 0)
+    for layer in (small, grouped):
+        given = inputs(layer)
+        peer = host_time(torch_layer(layer), given)
+        ours = {recipe: round(host_time(our_layer(layer, recipe), given), 1) for recipe in RECIPES}
+        best = min(ours.values())
+        print(f"{'host, ' + layer.name:28}{peer:10.0f}{best:10.0f}  {'':14}{peer / best:7.2f}{HOST_TARGET:6.0f} us", flush=True)
+        yield {
+            "figure": "host time of a layer",
+            "layer": layer.name,
+            "torch_bf16_us": round(peer, 1),
+            "us": ours,
+            "target_us": HOST_TARGET,
+            "reached": best <= HOST_TARGET,
+        }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=("steps", "host"), help="one of the two parts")
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="append the lines to this file")
+    arguments = parser.parse_args()
+    if not torch.cuda.is_available():
+        parser.exit(2, "training_step: no GPU that torch can use\n")
+    print(f"{torch.cuda.get_device_name()}; us")
+    print(f"{'layer':28}{'torch bf16':>10}{'ours':>10}  {'recipe':14}{'speed':>7}{'target':>8}")
+    lines = []
+    if arguments.only != "host":
+        lines += list(steps())
+    if arguments.only != "steps":
+        lines += list(hosts())
+    if arguments.json:
+        shared = {"device": torch.cuda.get_device_name(), "torch": torch.__version__} | origin()
+        with arguments.json.open("a") as file:
+            file.writelines(json.dumps(line | shared) + "\n" for line in lines)
+    raise SystemExit(0 if all(line["reached"] for line in lines) else 1)
+
+
+if __name__ == "__main__":
+    main()
