@@ -171,6 +171,24 @@ TEST(GpuTime, RowsWithoutAGroupBehindTheOthersCostLittle) {
     EXPECT_LE(spread, 1.1 * compact);
 }
 
+// Eight groups of 1,024 rows in a buffer for twice as many: DeepGEMM's callers allocate for the worst case.
+TEST(GpuTime, HalfOfABufferWithoutAGroupCostsNothing) {
+    std::vector<std::int64_t> dense(8192);
+    for (std::size_t i = 0; i < dense.size(); ++i) dense[i] = static_cast<std::int64_t>(i / 1024);
+    std::vector<std::int64_t> sparse = dense;
+    sparse.resize(2 * dense.size(), -1);
+    const double spread = seconds_of_indices(sparse, 8), compact = seconds_of_indices(dense, 8);
+    fmt::print("64 of 128 blocks of rows: {:.1f} us, these alone: {:.1f} us\n", spread * 1e6, compact * 1e6);
+    EXPECT_LE(spread, 1.03 * compact);
+}
+
+TEST(GpuTime, OneGroupOfAllRowsTakesAsLongAsADenseCall) {
+    const double group = seconds_of_groups({4096}, 4096, 4096);
+    const double dense = seconds_of({.recipe = recipe_of("1x128:128x128"), .m = 4096, .n = 4096, .k = 4096}, {});
+    fmt::print("one group of 4096 rows: {:.1f} us, dense: {:.1f} us\n", group * 1e6, dense * 1e6);
+    EXPECT_LE(group, 1.04 * dense);
+}
+
 TEST(GpuTime, BlocksOfRowsWithoutAGroupCostLittle) {
     constexpr std::int64_t block = 128, blocks = 480;
     std::vector<std::int64_t> sparse, dense;
