@@ -30,13 +30,26 @@ struct DeviceDescription {
     int cluster_2_sms = 0;      // SMs that clusters of 2 can fill with one block per SM.
     double start_seconds = 0;   // From a kernel's start to its first product, plus from its last product to its end.
     double launch_seconds = 0;  // The additional time that a profiler counts for an isolated launch.
-    std::vector<std::string> assumed{};  // Fields that were not measured but scaled from the H200's values.
+    std::vector<std::string> assumed{};  // Fields that were not measured, but are another device's or scaled from it.
 
     bool operator==(const DeviceDescription&) const = default;
 };
 
 /// The H200 (132 SMs, 700 W), as measured; src/plan/devices/h200.tsv has each number's source.
 const DeviceDescription& h200();
+
+/// Reads a device of the user's own from a text file of at most 1 MiB. Its lines are
+/// "field<tab>value<tab>unit<tab>source", as in src/plan/devices/h200.tsv. All numbers of DeviceDescription are given,
+/// and `name` and `driver_name`.
+///
+/// - A source that begins with "assumed" adds the field to `assumed`.
+/// - Tuned rows (`Explanation::tuned_by`) apply to a file whose `name` is that of a known device.
+///
+/// Throws Error, with a finding for each wrong line that names its number, and if the file cannot be read.
+DeviceDescription read_device(const std::string& path);
+
+/// Whether a word that may name a known device or a file means a file: it has a '/' or ends with ".tsv".
+bool is_device_file(std::string_view word);
 
 /// All devices that ship with the library: h200, h100, h100-pcie, h100-nvl, h800, h200-nvl, h20, gh200. The H200's
 /// numbers are measured, the H100's are fitted to measurements. `assumed` lists fields that are the H200's or scaled
@@ -136,6 +149,8 @@ struct RejectedTile {
 };
 
 struct Explanation {
+    std::string device;                // its name
+    std::vector<std::string> assumed;  // the device's figures that were not measured: DeviceDescription::assumed
     std::vector<Finding> unavailable;  // why no kernel supports the problem; everything else is empty then
     std::optional<Plan> chosen;
     std::optional<Plan> next_best;     // The fastest shipped tile that differs from `chosen` in more than its stages.

@@ -206,6 +206,8 @@ hopper::Tile choose(const Workload& given, const DeviceDescription& device, cons
 Explanation explain(const Problem& problem, const DeviceDescription& device, const std::vector<TunedRow>& rows) {
     const Workload work = with_slices(describe(problem), device, rows);
     Explanation explanation;
+    explanation.device = device.name;
+    explanation.assumed = device.assumed;
     explanation.unavailable = obstacles(work);
     if (!explanation.unavailable.empty()) return explanation;
     if (work.empty()) {

@@ -3,88 +3,143 @@
 #include <fmt/format.h>
 #include <tilewright/error.h>
 
+#include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cmath>
-#include <cstdlib>
-#include <limits>
 #include <map>
 #include <stdexcept>
-#include <variant>
+#include <type_traits>
+#include <utility>
 
+#include "hopper/tile/stage_layout.h"
 #include "plan/tables.h"
-#include "plan/tsv.h"
 
 namespace tilewright::planner {
 namespace {
 
-using Field = std::variant<int*, std::int64_t*, double*>;
-
-std::map<std::string_view, Field> number_fields(DeviceDescription& d) {
-    return {{"sms", &d.sms},
-            {"boost_hertz", &d.boost_hertz},
-            {"power_hertz", &d.power_hertz},
-            {"fp8_products_per_clock", &d.fp8_products_per_clock},
-            {"bf16_products_per_clock", &d.bf16_products_per_clock},
-            {"memory_bytes_per_second", &d.memory_bytes_per_second},
-            {"l2_bytes_per_second", &d.l2_bytes_per_second},
-            {"l2_bytes_per_clock", &d.l2_bytes_per_clock},
-            {"l2_bytes", &d.l2_bytes},
-            {"written_byte", &d.written_byte},
-            {"memory_latency", &d.memory_latency},
-            {"shared_bytes_per_block", &d.shared_bytes_per_block},
-            {"cluster_2_sms", &d.cluster_2_sms},
-            {"start_seconds", &d.start_seconds},
-            {"launch_seconds", &d.launch_seconds}};
+/// "an integer from 16 to 1024"
+std::string range_text(const DeviceField& field) {
+    if (field.least == field.most) return fmt::format("{}, as on every Hopper GPU", field.least);
+    if (std::holds_alternative<double DeviceDescription::*>(field.member)) {
+        return fmt::format("a number from {:g} to {:g}", field.least, field.most);
+    }
+    return fmt::format("an integer from {:.0f} to {:.0f}", field.least, field.most);
 }
 
-/// Why `text` is not a value of the field; empty when it was stored.
-std::string store(const Field& field, std::string_view text) {
-    const std::string copy(text);
-    char* end = nullptr;
-    const double value = std::strtod(copy.c_str(), &end);
-    if (copy.empty() || *end != '\0' || !std::isfinite(value)) return fmt::format("'{}' is not a number", text);
-    if (!(value > 0)) return fmt::format("{} is not positive", text);
-    if (auto* const* target = std::get_if<double*>(&field)) {
-        **target = value;
-        return "";
-    }
-    if (value != std::floor(value)) return fmt::format("{} is not an integer", text);
-    if (auto* const* target = std::get_if<int*>(&field)) {
-        if (value > std::numeric_limits<int>::max()) return fmt::format("{} is too large", text);
-        **target = static_cast<int>(value);
-    } else {
-        if (value > 0x1p62) return fmt::format("{} is too large", text);
-        **std::get_if<std::int64_t*>(&field) = static_cast<std::int64_t>(value);
-    }
-    return "";
+/// Whether `text` is a value of the field; it is stored then.
+bool store(const DeviceField& field, std::string_view text, DeviceDescription& device) {
+    double value = 0;
+    // Unlike strtod, it reads the same number in every locale.
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc{} || end != text.data() + text.size()) return false;
+    if (!(value >= field.least && value <= field.most)) return false;  // NaN neither
+    return std::visit(
+        [&](auto member) {
+            using Number = std::remove_reference_t<decltype(device.*member)>;
+            if (std::is_integral_v<Number> && value != std::floor(value)) return false;
+            device.*member = static_cast<Number>(value);
+            return true;
+        },
+        field.member);
 }
+
+/// Reads the rows of one device.
+class DeviceReader {
+public:
+    explicit DeviceReader(ParsedDevice& parsed) : parsed_(parsed) {}
+
+    void read(const TsvRow& row) {
+        const std::string_view name = row.cells[0];
+        const auto [first, is_first] = lines_.emplace(name, row.line);
+        const auto field = std::ranges::find(device_fields(), name, &DeviceField::name);
+        const bool is_text = name == "name" || name == "driver_name";
+        if (!is_text && field == device_fields().end()) {
+            report(row, fmt::format("the unknown field '{}'", shown(name)), "one of " + names());
+        } else if (!is_first) {
+            report(row, fmt::format("{} again", name), fmt::format("one line for it, as line {} is", first->second));
+        } else if (is_text) {
+            read_text(row, name == "name" ? parsed_.device.name : parsed_.driver_name);
+        } else if (!store(*field, row.cells[1], parsed_.device)) {
+            report(row, given(row), range_text(*field));
+        } else if (row.cells[3].starts_with("assumed")) {
+            parsed_.device.assumed.emplace_back(name);
+        }
+    }
+
+    /// After the last row.
+    void finish() {
+        std::vector<std::string_view> all{"name", "driver_name"};
+        for (const DeviceField& field : device_fields()) all.push_back(field.name);
+        for (const std::string_view name : all) {
+            if (lines_.contains(name)) continue;
+            parsed_.problems.push_back({0, fmt::format("no {}", name), "a line for it"});
+        }
+        const auto pairs = lines_.find("cluster_2_sms");
+        const DeviceDescription& device = parsed_.device;
+        if (pairs != lines_.end() && device.sms > 0 && device.cluster_2_sms > device.sms) {
+            parsed_.problems.push_back({pairs->second, fmt::format("cluster_2_sms = {}", device.cluster_2_sms),
+                                        fmt::format("at most sms, {}", device.sms)});
+        }
+    }
+
+private:
+    static std::string names() {
+        std::string list = "name, driver_name";
+        for (const DeviceField& field : device_fields()) list += fmt::format(", {}", field.name);
+        return list;
+    }
+    static std::string given(const TsvRow& row) { return fmt::format("{} = '{}'", row.cells[0], shown(row.cells[1])); }
+
+    void report(const TsvRow& row, std::string given, std::string expected) {
+        parsed_.problems.push_back({row.line, std::move(given), std::move(expected)});
+    }
+
+    void read_text(const TsvRow& row, std::string& to) {
+        constexpr std::size_t longest = 60;
+        const std::string_view value = row.cells[1];
+        if (value.empty() || value.size() > longest || shown(value) != value) {
+            report(row, given(row), fmt::format("1 to {} printable ASCII characters", longest));
+        }
+        to = value;
+    }
+
+    ParsedDevice& parsed_;
+    std::map<std::string_view, int> lines_;  // of each field, the first
+};
 
 }  // namespace
 
+const std::vector<DeviceField>& device_fields() {
+    using D = DeviceDescription;
+    // No cluster of up to 8 blocks fits on fewer than 10 SMs (tile_distribution.cpp); the smallest part of an H100 has
+    // 16. The other ranges are far wider than any Hopper GPU's values.
+    static const std::vector<DeviceField> fields{
+        {"sms", &D::sms, 16, 1024},
+        {"boost_hertz", &D::boost_hertz, 1e8, 1e11},
+        {"power_hertz", &D::power_hertz, 1e8, 1e11},
+        {"fp8_products_per_clock", &D::fp8_products_per_clock, 1, 65536},
+        {"bf16_products_per_clock", &D::bf16_products_per_clock, 1, 65536},
+        {"memory_bytes_per_second", &D::memory_bytes_per_second, 1e10, 1e14},
+        {"l2_bytes_per_second", &D::l2_bytes_per_second, 1e10, 1e15},
+        {"l2_bytes_per_clock", &D::l2_bytes_per_clock, 1, 4096},
+        {"l2_bytes", &D::l2_bytes, 1 << 20, 1 << 30},
+        {"written_byte", &D::written_byte, 0.1, 10},
+        {"memory_latency", &D::memory_latency, 1e-8, 1e-4},
+        {"shared_bytes_per_block", &D::shared_bytes_per_block, hopper::shared_bytes_limit, hopper::shared_bytes_limit},
+        {"cluster_2_sms", &D::cluster_2_sms, 2, 1024},
+        {"start_seconds", &D::start_seconds, 1e-8, 1e-3},
+        {"launch_seconds", &D::launch_seconds, 1e-8, 1e-3}};
+    return fields;
+}
+
 ParsedDevice parse_device(std::string_view text) {
     ParsedDevice parsed;
-    std::map<std::string_view, Field> missing = number_fields(parsed.device);
     const Tsv table = parse_tsv(text, {"field", "value", "unit", "source"});
     parsed.problems = table.problems;
-    for (const TsvRow& row : table.rows) {
-        const std::string_view name = row.cells[0];
-        if (name == "name" || name == "driver_name") {
-            (name == "name" ? parsed.device.name : parsed.driver_name) = row.cells[1];
-            continue;
-        }
-        const auto field = missing.find(name);
-        if (field == missing.end()) {
-            parsed.problems.push_back(fmt::format("line {}: {}: unknown, or given twice", row.line, name));
-            continue;
-        }
-        const std::string problem = store(field->second, row.cells[1]);
-        if (!problem.empty()) parsed.problems.push_back(fmt::format("line {}: {}: {}", row.line, name, problem));
-        if (row.cells[3].starts_with("assumed")) parsed.device.assumed.emplace_back(name);
-        missing.erase(field);
-    }
-    if (parsed.device.name.empty()) parsed.problems.emplace_back("name: missing");
-    if (parsed.driver_name.empty()) parsed.problems.emplace_back("driver_name: missing");
-    for (const auto& [name, field] : missing) parsed.problems.push_back(fmt::format("{}: missing", name));
+    DeviceReader reader(parsed);
+    for (const TsvRow& row : table.rows) reader.read(row);
+    if (table.problems.empty() || !table.rows.empty()) reader.finish();  // not after a wrong header
     return parsed;
 }
 
@@ -97,7 +152,7 @@ const std::vector<ParsedDevice>& parsed_devices() {
             ParsedDevice parsed = parse_device(table);
             if (!parsed.problems.empty()) {
                 throw std::logic_error(
-                    fmt::format("src/plan/devices: {}: {}", parsed.device.name, fmt::join(parsed.problems, "; ")));
+                    fmt::format("src/plan/devices: {}: {}", parsed.device.name, parsed.problems.front().text()));
             }
             list.push_back(std::move(parsed));
         }
@@ -126,8 +181,8 @@ DeviceDescription scaled_h200(const ReportedGpu& gpu) {
     device.l2_bytes_per_second *= sms * clock;
     if (gpu.l2_bytes > 0) device.l2_bytes = gpu.l2_bytes;
     device.assumed.clear();
-    for (const auto& [field, value] : number_fields(device)) {
-        if (field != "sms" && field != "shared_bytes_per_block") device.assumed.emplace_back(field);
+    for (const DeviceField& field : device_fields()) {
+        if (field.name != "sms" && field.name != "shared_bytes_per_block") device.assumed.emplace_back(field.name);
     }
     if (gpu.clock_hertz > 0) std::erase(device.assumed, "boost_hertz");
     if (gpu.l2_bytes > 0) std::erase(device.assumed, "l2_bytes");

@@ -1,4 +1,4 @@
-// Device descriptions read from tables of (field, value, unit, source).
+// Device descriptions read from tables of (field, value, unit, source): those that ship, and a user's own.
 #pragma once
 
 #include <tilewright/plan.h>
@@ -6,18 +6,33 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
+
+#include "plan/tsv.h"
 
 namespace tilewright::planner {
 
 struct ParsedDevice {
     DeviceDescription device;
-    std::string driver_name;            // how cuDeviceGetName begins, after "NVIDIA "
-    std::vector<std::string> problems;  // "line 7: sms: 'many' is no number", "l2_bytes: missing"
+    std::string driver_name;           // how cuDeviceGetName begins, after "NVIDIA "
+    std::vector<TsvProblem> problems;  // one per mistake, with its line
 };
 
-/// Fields whose source begins with "assumed" are listed in `DeviceDescription::assumed`.
+/// Fields whose source begins with "assumed" are listed in `DeviceDescription::assumed`. A value outside of the range
+/// in which the planner's arithmetic holds is a problem, e.g. 0 SMs.
 ParsedDevice parse_device(std::string_view text);
+
+/// A number of a description, and the values that it may have.
+struct DeviceField {
+    std::string_view name;
+    std::variant<int DeviceDescription::*, std::int64_t DeviceDescription::*, double DeviceDescription::*> member;
+    double least;
+    double most;
+};
+
+/// All numbers, in the order of the tables.
+const std::vector<DeviceField>& device_fields();
 
 /// A GPU as its driver describes it.
 struct ReportedGpu {

@@ -26,18 +26,36 @@ Tsv parse_tsv(std::string_view text, const std::vector<std::string_view>& column
         if (!header_seen) {
             header_seen = true;
             if (cells == columns) continue;
-            table.problems.push_back(fmt::format("line {}: the header is not '{}'", line, fmt::join(columns, "\t")));
+            table.problems.push_back({line, fmt::format("the header '{}'", shown(row)),
+                                      fmt::format("'{}', separated by tabs", fmt::join(columns, " "))});
             return table;
         }
         if (cells.size() != columns.size()) {
-            table.problems.push_back(fmt::format("line {}: got {} cells; expected {} ({}), separated by tabs", line,
-                                                 cells.size(), columns.size(), fmt::join(columns, ", ")));
+            table.problems.push_back(
+                {line, fmt::format("{} cells", cells.size()),
+                 fmt::format("{} ({}), separated by tabs", columns.size(), fmt::join(columns, ", "))});
             continue;
         }
         table.rows.push_back({line, std::move(cells)});
     }
-    if (!header_seen) table.problems.push_back(fmt::format("no header '{}'", fmt::join(columns, "\t")));
+    if (!header_seen) {
+        table.problems.push_back({0, "no header", fmt::format("'{}', separated by tabs", fmt::join(columns, " "))});
+    }
     return table;
+}
+
+std::string shown(std::string_view text) {
+    constexpr std::size_t longest = 60;
+    std::string result(text.substr(0, longest));
+    for (char& character : result) {
+        if (character < ' ' || character > '~') character = '?';
+    }
+    return text.size() > longest ? result + "..." : result;
+}
+
+std::string TsvProblem::text() const {
+    const std::string where = line > 0 ? fmt::format("line {}: ", line) : "";
+    return fmt::format("{}got {}; expected {}", where, given, expected);
 }
 
 }  // namespace tilewright::planner

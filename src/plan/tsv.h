@@ -12,14 +12,26 @@ struct TsvRow {
     std::vector<std::string_view> cells;
 };
 
+struct TsvProblem {
+    int line = 0;  // 0: the table as a whole
+    std::string given;
+    std::string expected;
+
+    /// "line 7: got 3 cells; expected 5 (device, problem, ...), separated by tabs"
+    std::string text() const;
+};
+
 struct Tsv {
-    std::vector<TsvRow> rows;           // rows with a cell for each column
-    std::vector<std::string> problems;  // "line 7: 3 cells given, 5 expected (device, problem, ...)"
+    std::vector<TsvRow> rows;  // rows with a cell for each column
+    std::vector<TsvProblem> problems;
 };
 
 /// Cells point into `text`. A header other than `columns` is a problem, and so is a row with more or fewer cells.
 Tsv parse_tsv(std::string_view text, const std::vector<std::string_view>& columns);
 
 std::vector<std::string_view> split(std::string_view text, char separator);
+
+/// Text of a file, short and printable, for a message.
+std::string shown(std::string_view text);
 
 }  // namespace tilewright::planner

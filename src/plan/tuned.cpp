@@ -44,7 +44,7 @@ std::string add_row(const TsvRow& row, std::vector<TunedRow>& rows) {
 TunedTable parse_tuned(std::string_view text) {
     const Tsv tsv = parse_tsv(text, {"device", "problem", "tile", "date", "command"});
     TunedTable table;
-    table.problems = tsv.problems;
+    for (const TsvProblem& problem : tsv.problems) table.problems.push_back(problem.text());
     for (const TsvRow& row : tsv.rows) {
         const std::string problem = add_row(row, table.rows);
         if (!problem.empty()) table.problems.push_back(fmt::format("line {}: {}", row.line, problem));

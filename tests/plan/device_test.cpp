@@ -43,31 +43,56 @@ std::string replaced(const char* pattern, const char* by) {
     return std::regex_replace(std::string(device_tables[0]), std::regex(pattern), by);
 }
 
+std::string texts(const std::vector<TsvProblem>& problems) {
+    std::string all;
+    for (const TsvProblem& problem : problems) all += problem.text() + "\n";
+    return all;
+}
+
 TEST(Device, BadLinesAreReported) {
     struct Bad {
         std::string text;
         std::string expected;  // a regular expression for one of the problems
     };
     const Bad cases[]{
-        {replaced("\nsms\t132", "\nsms\tmany"), "line \\d+: sms: 'many' is not a number"},
-        {replaced("\nsms\t132", "\nsms\t-1"), "line \\d+: sms: -1 is not positive"},
-        {replaced("\nsms\t132", "\nsms\t1.5"), "line \\d+: sms: 1.5 is not an integer"},
-        {replaced("\nsms\t132", "\nsms\t1e12"), "line \\d+: sms: 1e12 is too large"},
-        {replaced("\nsms\t132", "\nsms\tnan"), "line \\d+: sms: 'nan' is not a number"},
-        {replaced("\nsms\t", "\nsmss\t"), "sms: missing"},
-        {replaced("\nsms\t", "\nsmss\t"), "line \\d+: smss: unknown, or given twice"},
-        {replaced("\nname\t.*", ""), "name: missing"},
-        {replaced("\ndriver_name\t.*", ""), "driver_name: missing"},
+        {replaced("\nsms\t132", "\nsms\tmany"), "line 6: got sms = 'many'; expected an integer from 16 to 1024"},
+        {replaced("\nsms\t132", "\nsms\t0"), "line 6: got sms = '0'; expected an integer from 16 to 1024"},
+        {replaced("\nsms\t132", "\nsms\t-1"), "line 6: got sms = '-1'; expected .*"},
+        {replaced("\nsms\t132", "\nsms\t132.5"), "line 6: got sms = '132.5'; expected .*"},
+        {replaced("\nsms\t132", "\nsms\t1e12"), "line 6: got sms = '1e12'; expected .*"},
+        {replaced("\nsms\t132", "\nsms\tnan"), "line 6: got sms = 'nan'; expected .*"},
+        {replaced("\nsms\t132", "\nsms\tinf"), "line 6: got sms = 'inf'; expected .*"},
+        {replaced("\nsms\t132", "\nsms\t132x"), "line 6: got sms = '132x'; expected .*"},
+        {replaced("\nsms\t132", "\nsms\t"), "line 6: got sms = ''; expected .*"},
+        {replaced("\nsms\t132", "\nsms\t100"), "line 18: got cluster_2_sms = 132; expected at most sms, 100"},
+        {replaced("\nboost_hertz\t1.98e9", "\nboost_hertz\tnan"),
+         "line 7: got boost_hertz = 'nan'; expected a number from 1e\\+08 to 1e\\+11"},
+        {replaced("\nwritten_byte\t", "\nwritten_byte\t-"),
+         "line 15: got written_byte = '-1.637'; expected a number .*"},
+        {replaced("\nshared_bytes_per_block\t2", "\nshared_bytes_per_block\t3"),
+         "line 17: got shared_bytes_per_block = '332448'; expected 232448, as on every Hopper GPU"},
+        {replaced("\nsms\t", "\nsmss\t"), "got no sms; expected a line for it"},
+        {replaced("\nsms\t", "\nsmss\t"),
+         "line 6: got the unknown field 'smss'; expected one of name, driver_name, .*"},
+        {replaced("\nsms\t", "\nsms\t132\tSMs\tagain\nsms\t"),
+         "line 7: got sms again; expected one line for it, as line 6 is"},
+        {replaced("\nname\t", "\nname\tx\t-\tagain\nname\t"), "line 5: got name again; expected one line for it.*"},
+        {replaced("\nname\th200\t.*", "\nname\t\t-\tx"), "line 4: got name = ''; expected 1 to 60 printable .*"},
+        {replaced("\nname\th200", "\nname\th\x01\xff"), "line 4: got name = 'h\\?\\?'; expected 1 to 60 printable .*"},
+        {replaced("\nname\t.*", ""), "got no name; expected a line for it"},
+        {replaced("\ndriver_name\t.*", ""), "got no driver_name; expected a line for it"},
         {replaced("\tSMs\t", " SMs "), "line \\d+: got 2 cells; expected 4 \\(field, value, unit, source\\).*"},
-        {replaced("field\tvalue", "field value"), "line \\d+: the header is not 'field\tvalue\tunit\tsource'"},
-        {"", "no header .*"},
+        {replaced("field\tvalue", "field value"),
+         "line 3: got the header 'field value\\?unit\\?source'; expected 'field value unit source', separated by tabs"},
+        {"", "got no header; expected .*"},
+        {"field\tvalue\tunit\tsource\n", "got no launch_seconds; expected a line for it"},
     };
     for (const Bad& bad : cases) {
         const ParsedDevice parsed = parse_device(bad.text);
         const bool reported = std::any_of(parsed.problems.begin(), parsed.problems.end(), [&](const auto& problem) {
-            return std::regex_match(problem, std::regex(bad.expected));
+            return std::regex_match(problem.text(), std::regex(bad.expected));
         });
-        EXPECT_TRUE(reported) << bad.expected << ", but: " << testing::PrintToString(parsed.problems);
+        EXPECT_TRUE(reported) << bad.expected << ", but: " << texts(parsed.problems);
     }
 }
 

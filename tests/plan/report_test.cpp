@@ -37,9 +37,10 @@ TEST(ExplainReport, SaysWhichNumbersOfTheDeviceAreAssumed) {
         const DeviceDescription& on = device_named(device);
         return explanation_text({planner::dense(4096, 7168, 2048), on, explain(problem, on)}, false);
     };
-    EXPECT_TRUE(contains(text_on("h100-pcie"), "assumed and not measured: power_hertz, memory_bytes_per_second, "));
-    EXPECT_TRUE(contains(text_on("h100"), "assumed and not measured: l2_bytes_per_clock, "));
-    EXPECT_FALSE(contains(text_on("h200"), "assumed"));
+    EXPECT_TRUE(contains(text_on("h100-pcie"), "\nassumed: power_hertz, memory_bytes_per_second, "));
+    EXPECT_TRUE(contains(text_on("h100"), "assumed: l2_bytes_per_clock, "));
+    EXPECT_TRUE(contains(text_on("h100"), "; all other figures measured\n"));
+    EXPECT_TRUE(contains(text_on("h200"), "on h200, 132 SMs\nall figures measured\n"));
 }
 
 TEST(ExplainReport, AllShowsEveryReason) {
