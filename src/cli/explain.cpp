@@ -79,7 +79,7 @@ void explain_command(const ExplainArguments& arguments) {
     if (takes_packed_weights(problem) && !arguments.unpacked) {
         problem = with_packed_shape(problem, sizes);
     }
-    const DeviceDescription& device = arguments.device.empty() ? default_device() : device_named(arguments.device);
+    const DeviceDescription device = arguments.device.empty() ? default_device() : device_of(arguments.device);
     const ExplainedProblem explained{sizes,
                                      device,
                                      explain(problem, device),
@@ -131,8 +131,8 @@ void add_kind_options(CLI::App& command, ExplainArguments& arguments) {
         ->capture_default_str();
     command
         .add_option("--device", arguments.device,
-                    output::joined(device_words()) + "; default: this machine's GPU, or h200")
-        ->check(one_of("device", device_words()));
+                    output::joined(device_words()) + " or a device file; default: this machine's GPU, or h200")
+        ->check(known_device());
     command.add_flag("--unpromoted", arguments.unpromoted, "Sum all of k in the tensor core (tensor and row scales)");
     command.add_flag("--invariant", arguments.invariant,
                      "Make the bits of an element depend only on its row and column");

@@ -202,11 +202,9 @@ std::string explanation_text(const ExplainedProblem& problem, bool all_reasons) 
     const Explanation& explanation = problem.explanation;
     std::string text =
         fmt::format("{}\non {}, {} SMs\n", sizes_text(problem.sizes), problem.device.name, problem.device.sms);
-    if (!problem.device.assumed.empty()) {
-        text += fmt::format("scaled from the measured H200, assumed and not measured: {}\n",
-                            fmt::join(problem.device.assumed, ", "));
-    }
-    text += "\n";
+    text += problem.device.assumed.empty()
+                ? "all figures measured\n\n"
+                : fmt::format("assumed: {}; all other figures measured\n\n", fmt::join(problem.device.assumed, ", "));
     if (!explanation.chosen) {
         text += "no Hopper kernel:\n";
         for (const Finding& finding : explanation.unavailable) text += "  " + finding.message() + "\n";

@@ -219,7 +219,8 @@ void verify_command(const VerifyArguments& arguments) {
     verify::VerifySettings settings{
         .backend = backend.backend, .arithmetics = verify::all_arithmetics(), .quick = arguments.quick};
     if (arguments.arithmetic != "both") settings.arithmetics = {parse_arithmetic(arguments.arithmetic).value()};
-    if (!arguments.device.empty()) settings.device = &device_named(arguments.device);
+    std::optional<DeviceDescription> device;
+    if (!arguments.device.empty()) settings.device = &device.emplace(device_of(arguments.device));
     std::optional<measure::Device> gpu;
     if (backend.backend == Backend::hopper) {
         if (arguments.arithmetic == "fast")
@@ -284,8 +285,9 @@ void add_verify(CLI::App& program) {
     command
         ->add_option(
             "--device", arguments->device,
-            "Reproduce the bits of this device, whose plans decide where k is split (default: this GPU, or h200)")
-        ->check(one_of("device", device_words()));
+            "Reproduce the bits of this device, whose plans decide where k is split: a name or a device file (default: "
+            "this GPU, or h200)")
+        ->check(known_device());
     command->add_option("--json", arguments->json_path, "Also write the table to this file as JSON");
     command->callback([arguments] { verify_command(*arguments); });
 }

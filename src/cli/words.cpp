@@ -1,7 +1,11 @@
 #include "cli/words.h"
 
-#include <tilewright/plan.h>
+#include <tilewright/error.h>
 
+#include <algorithm>
+
+#include "cli/commands.h"
+#include "output/table.h"
 #include "verify/choices.h"
 
 namespace tilewright::cli {
@@ -37,6 +41,25 @@ std::vector<std::string> device_words() {
     std::vector<std::string> list;
     for (const DeviceDescription& device : known_devices()) list.push_back(device.name);
     return list;
+}
+
+CLI::Validator known_device() {
+    const std::vector<std::string> names = device_words();
+    return known_by(
+        "device",
+        [names](const std::string& text) {
+            return is_device_file(text) || std::ranges::find(names, text) != names.end();
+        },
+        output::joined(names) + " or a device file, e.g. ./my_h100.tsv");
+}
+
+DeviceDescription device_of(const std::string& name_or_path) {
+    if (!is_device_file(name_or_path)) return device_named(name_or_path);
+    try {
+        return read_device(name_or_path);
+    } catch (const Error& error) {
+        throw UsageError(error.what());
+    }
 }
 
 std::optional<Grouping> parse_grouping(const std::string& word) { return parse(verify::all_groupings(), word); }

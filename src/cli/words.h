@@ -1,8 +1,10 @@
-// The words of the command line for operations, layouts, outputs, arithmetics, backends and recipes, and their meaning.
+// The words of the command line for operations, layouts, outputs, arithmetics, backends, devices and recipes, and their
+// meaning.
 #pragma once
 
-#include <tilewright/problem.h>
+#include <tilewright/plan.h>
 
+#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,6 +17,12 @@ std::vector<std::string> output_words();
 std::vector<std::string> arithmetic_words();
 std::vector<std::string> backend_words();
 std::vector<std::string> device_words();
+
+/// Accepts the names of known devices and what may be the path of a device file.
+CLI::Validator known_device();
+
+/// The known device, or the one that the file describes. Throws UsageError about the file.
+DeviceDescription device_of(const std::string& name_or_path);
 
 std::optional<Grouping> parse_grouping(const std::string& word);
 std::optional<Layout> parse_layout(const std::string& word);

@@ -182,6 +182,30 @@ TEST(Program, ExplainTakesTheShortRecipesOfBench) {
     EXPECT_EQ(explained("row"), explained("row:row"));
 }
 
+TEST(Program, PlansForTheGpuOfADeviceFile) {
+    const TemporaryFolder folder;
+    const std::string shipped = test::read_file(TILEWRIGHT_DEVICES "/h100_pcie.tsv");
+    const auto write = [&](const std::string& text) {
+        test::write_file(folder.file("my.tsv"), text);
+        return folder.file("my.tsv");
+    };
+    const auto explained = [](const std::string& device) {
+        return run_program({"explain", "dense", "--m", "8", "--n", "1536", "--k", "2048", "--device", device});
+    };
+    EXPECT_EQ(explained(write(shipped)).out, explained("h100-pcie").out);
+    const Outcome verified = run_program({"verify", "--backend", "cpu", "--arithmetic", "bit_exact", "--quick",
+                                          "--filter", "dense row:row", "--device", write(shipped)});
+    EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
+    const Outcome wrong = explained(write(shipped + "sms\t0\tSMs\tby hand\n"));
+    EXPECT_EQ(wrong.exit_code, 2);
+    EXPECT_TRUE(contains(wrong.err, "device: got sms again in line 21 of '" + folder.file("my.tsv") + "'; expected"))
+        << wrong.err;
+    const Outcome missing = explained(folder.file("none.tsv"));
+    EXPECT_EQ(missing.exit_code, 2);
+    EXPECT_TRUE(contains(missing.err, "none.tsv', which does not exist; expected a device file")) << missing.err;
+    EXPECT_TRUE(contains(explained("h300").err, "invalid device 'h300'; expected h200, ")) << explained("h300").err;
+}
+
 TEST(Program, SaysWhyABackendIsUnavailable) {
     const json report = json::parse(run_program({"doctor", "--json", "-"}).out);
     for (const json& backend : report.at("backends")) {
