@@ -121,8 +121,8 @@ COMMON = [
         "planned_device",
         "PlannedDevice | None",
         "None",
-        'The GPU whose plans and bits the call follows, e.g. "h100", or "automatic". It does not choose where the call runs. '
-        'None: `options`, which lists the GPUs, then `defaults` ("automatic").',
+        'The GPU whose plans and bits the call follows, e.g. "h100", a device file, or "automatic". It does not choose where the '
+        'call runs. None: `options`, which lists the GPUs, then `defaults` ("automatic").',
     ),
 ]
 

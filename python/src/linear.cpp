@@ -47,12 +47,12 @@ struct Words {
         if (in_force[0] == '1') options.reproducibility = Reproducibility::invariant;
         overlap = in_force[1] == '1';
         const std::string_view device = in_force.substr(2);
-        if (device != "automatic") planned_device = device_word(nb::str(device.data(), device.size()));
+        if (device != "automatic") planned = planned_device(nb::str(device.data(), device.size()));
     }
 
     LinearOptions options{};
     bool overlap = false;
-    const DeviceDescription* planned_device = nullptr;
+    PlannedDevice planned{};
 };
 
 /// The library's names of arguments as the layers have them.
@@ -73,7 +73,7 @@ void run_call(const Call& call, const Words& words, const ArrayView& like, const
     RunOptions how{.stream = stream_of(like, nb::none()),
                    .overlap = words.overlap,
                    .cancelled = &signal_arrived,
-                   .device = words.planned_device};
+                   .device = words.planned.get()};
     ArrayView memory;
     if (const std::int64_t bytes = workspace_bytes(call); bytes > 0) {
         memory = view(new_array(like.source, {bytes}, Format::e4m3, false),

@@ -45,7 +45,7 @@ nb::object multiply(nb::handle a, nb::handle b, const nb::dict& group_keywords, 
                          .overlap = options.overlap,
                          .workspace = workspace.memory(),
                          .cancelled = &signal_arrived,
-                         .device = options.device};
+                         .device = options.device.get()};
     run_unlocked([&] { run(call.problem, how); },
                  [&](const std::vector<Finding>& found) { return call.in_callers_words(found); });
     return call.result;
@@ -127,8 +127,8 @@ void bind_calls(nb::module_& m) {
     bind("scales_to_copy", &scales_to_copy_of,
          "Whether a copy of the scales of a, and of b, saves more than it takes.");
     m.def(
-        "check_device", [](nb::handle name) { device_word(name); }, nb::arg("name").none(),
-        "Raises InvalidCall unless it is None, 'automatic' or the name of a known GPU.");
+        "device_word", &lasting_device_word, nb::arg("name").none(),
+        "'automatic', the name of a known GPU, or the absolute path of a device file. Raises InvalidCall for others.");
     m.def(
         "refuse",
         [](const std::string& operand, const std::string& given, const std::string& expected,

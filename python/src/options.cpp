@@ -67,7 +67,7 @@ constexpr std::array common_keywords{
     Keyword<Common>{"stream", [](Common& o, nb::handle v) { o.stream = given_or_null(v); }},
     Keyword<Common>{"overlap", [](Common& o, nb::handle v) { o.overlap = flag(v, "overlap"); }},
     Keyword<Common>{"workspace", [](Common& o, nb::handle v) { o.workspace = given_or_null(v); }},
-    Keyword<Common>{"planned_device", [](Common& o, nb::handle v) { o.device = device_word(v); }},
+    Keyword<Common>{"planned_device", [](Common& o, nb::handle v) { o.device = planned_device(v); }},
 };
 
 using Groups = GroupOptions;
@@ -111,22 +111,6 @@ void read_all(const std::array<Keyword<Options>, count>& known, const nb::dict& 
 }
 
 }  // namespace
-
-/// Other libraries take "cuda", or torch's device, as the place where a call runs. Here the place follows from the
-/// arrays.
-const DeviceDescription* device_word(nb::handle value) {
-    constexpr std::string_view automatic = "automatic";
-    std::string expected;
-    if (value.is_none()) return nullptr;
-    for (const DeviceDescription& device : known_devices()) {
-        if (nb::isinstance<nb::str>(value) && device.name == text(value, "planned_device", {})) return &device;
-        expected += (expected.empty() ? "one of " : ", ") + device.name;
-    }
-    if (nb::isinstance<nb::str>(value) && text(value, "planned_device", {}) == automatic) return nullptr;
-    refuse("planned_device", shown(value),
-           expected + " or automatic (the GPU whose plans determine the bits, also on a machine without a GPU)",
-           "omit it to run on a GPU: pass arrays in GPU memory. backend=\"hopper\" rejects all others");
-}
 
 CallOptions::CallOptions(const nb::dict& given) { read_all(common_keywords, given, *this); }
 GroupOptions::GroupOptions(const nb::dict& given) { read_all(group_keywords, given, *this); }

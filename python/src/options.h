@@ -2,8 +2,8 @@
 #pragma once
 
 #include "arguments.h"
+#include "planned_device.h"
 
-#include <tilewright/plan.h>
 #include <tilewright/problem.h>
 
 #include <optional>
@@ -31,12 +31,9 @@ struct CallOptions {
     int sm_limit = 0;
     nb::handle stream{};  // null: the current one
     bool overlap = false;
-    nb::handle workspace{};                     // null: from the arrays' library, where one is needed
-    const DeviceDescription* device = nullptr;  // whose bits: RunOptions::device
+    nb::handle workspace{};  // null: from the arrays' library, where one is needed
+    PlannedDevice device{};  // whose bits: RunOptions::device
 };
-
-/// The device of this name; null for None and "automatic". Throws Error about `planned_device` for any other value.
-const DeviceDescription* device_word(nb::handle name);
 
 /// Which rows, or which stretch of k, belong to which group.
 struct GroupOptions {

@@ -34,7 +34,7 @@ Explanation explain_call(nb::handle a, nb::handle b, const nb::dict& group_keywo
     const Call call(a, b, GroupOptions(group_keywords), options);
     const std::vector<Finding> findings = call.in_callers_words(validate(call.problem, Backend::automatic));
     if (!findings.empty()) throw Error(findings);
-    return explain(call.problem, options.device != nullptr ? *options.device : default_device());
+    return explain(call.problem, options.device ? *options.device : default_device());
 }
 
 std::pair<bool, bool> scales_to_copy_of(nb::handle a, nb::handle b, const nb::dict& group_keywords,
@@ -74,6 +74,8 @@ void bind_plans(nb::module_& m) {
         .def_ro("reason", &RejectedTile::reason, "With its numbers.")
         .def("__repr__", [](const RejectedTile& r) { return "<RejectedTile " + name(r.tile) + ": " + r.reason + ">"; });
     nb::class_<Explanation>(m, "Explanation", "Everything behind the choice of a plan.")
+        .def_ro("device", &Explanation::device, "Name of the GPU that is planned for.")
+        .def_ro("assumed", &Explanation::assumed, "The GPU's figures that were not measured.")
         .def_ro("unavailable", &Explanation::unavailable, "Why no kernel serves the call; all else is empty then.")
         .def_ro("chosen", &Explanation::chosen, "The plan.")
         .def_ro("next_best", &Explanation::next_best, "The fastest that differs in more than its stages.")

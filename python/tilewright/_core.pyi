@@ -155,6 +155,14 @@ class Explanation:
     """Everything behind the choice of a plan."""
 
     @property
+    def device(self) -> str:
+        """Name of the GPU that is planned for."""
+
+    @property
+    def assumed(self) -> list[str]:
+        """The GPU's figures that were not measured."""
+
+    @property
     def unavailable(self) -> list[Finding]:
         """Why no kernel serves the call; all else is empty then."""
 
@@ -195,9 +203,9 @@ def explain(a: object | None, b: object | None, groups: dict, options: dict) -> 
 def scales_to_copy(a: object | None, b: object | None, groups: dict, options: dict) -> tuple[bool, bool]:
     """Whether a copy of the scales of a, and of b, saves more than it takes."""
 
-def check_device(name: object | None) -> None:
+def device_word(name: object | None) -> str:
     """
-    Raises InvalidCall unless it is None, 'automatic' or the name of a known GPU.
+    'automatic', the name of a known GPU, or the absolute path of a device file. Raises InvalidCall for others.
     """
 
 def refuse(operand: str, given: str, expected: str, advice: str = '') -> NoReturn:

@@ -32,12 +32,20 @@ def headline(explanation: _core.Explanation) -> str:
     return f"{plan.tile}, {plan.variant} kernel, {_time(plan.seconds)} predicted"
 
 
+def device(explanation: _core.Explanation) -> str:
+    """Which figures of the GPU the prediction takes on trust."""
+    if not explanation.assumed:
+        return f"{explanation.device}: all figures measured"
+    return f"{explanation.device}: assumed {', '.join(explanation.assumed)}; all other figures measured"
+
+
 def _rows(explanation: _core.Explanation) -> list[tuple[str, str]]:
     """The lines after the headline: a word and its text."""
     plan = explanation.chosen
     if plan is None or plan.grid == 0:
         return []
     rows = [
+        ("device", device(explanation)),
         ("launch", f"{plan.tiles} tiles on {plan.grid} blocks of {plan.threads} threads, {plan.waves:.2f} waves"),
         ("shared memory", f"{plan.shared_bytes / 1024:.0f} KiB per block"),
         ("time", f"{_terms(plan.cost, _TERMS)}; the longer of memory and compute counts"),

@@ -73,8 +73,9 @@ def gemm(
         workspace: On a GPU: contiguous uint8 of `workspace_bytes`, at a multiple of 128 bytes. The call overwrites it
             until its work on the stream has ended. None: torch's allocator for arrays of torch. Other libraries pass
             one where the call needs it. Default: None.
-        planned_device: The GPU whose plans and bits the call follows, e.g. "h100", or "automatic". It does not choose
-            where the call runs. None: `options`, which lists the GPUs, then `defaults` ("automatic"). Default: None.
+        planned_device: The GPU whose plans and bits the call follows, e.g. "h100", a device file, or "automatic". It
+            does not choose where the call runs. None: `options`, which lists the GPUs, then `defaults` ("automatic").
+            Default: None.
 
     Returns:
         D, which is `out` where it is given.
@@ -173,8 +174,9 @@ def batched_gemm(
         workspace: On a GPU: contiguous uint8 of `workspace_bytes`, at a multiple of 128 bytes. The call overwrites it
             until its work on the stream has ended. None: torch's allocator for arrays of torch. Other libraries pass
             one where the call needs it. Default: None.
-        planned_device: The GPU whose plans and bits the call follows, e.g. "h100", or "automatic". It does not choose
-            where the call runs. None: `options`, which lists the GPUs, then `defaults` ("automatic"). Default: None.
+        planned_device: The GPU whose plans and bits the call follows, e.g. "h100", a device file, or "automatic". It
+            does not choose where the call runs. None: `options`, which lists the GPUs, then `defaults` ("automatic").
+            Default: None.
 
     Returns:
         D, which is `out` where it is given.
@@ -285,8 +287,9 @@ def grouped_gemm(
         workspace: On a GPU: contiguous uint8 of `workspace_bytes`, at a multiple of 128 bytes. The call overwrites it
             until its work on the stream has ended. None: torch's allocator for arrays of torch. Other libraries pass
             one where the call needs it. Default: None.
-        planned_device: The GPU whose plans and bits the call follows, e.g. "h100", or "automatic". It does not choose
-            where the call runs. None: `options`, which lists the GPUs, then `defaults` ("automatic"). Default: None.
+        planned_device: The GPU whose plans and bits the call follows, e.g. "h100", a device file, or "automatic". It
+            does not choose where the call runs. None: `options`, which lists the GPUs, then `defaults` ("automatic").
+            Default: None.
 
     Returns:
         D, which is `out` where it is given. Rows of no group are zero in a new array and keep their values in `out`.
@@ -403,8 +406,9 @@ def k_grouped_gemm(
         workspace: On a GPU: contiguous uint8 of `workspace_bytes`, at a multiple of 128 bytes. The call overwrites it
             until its work on the stream has ended. None: torch's allocator for arrays of torch. Other libraries pass
             one where the call needs it. Default: None.
-        planned_device: The GPU whose plans and bits the call follows, e.g. "h100", or "automatic". It does not choose
-            where the call runs. None: `options`, which lists the GPUs, then `defaults` ("automatic"). Default: None.
+        planned_device: The GPU whose plans and bits the call follows, e.g. "h100", a device file, or "automatic". It
+            does not choose where the call runs. None: `options`, which lists the GPUs, then `defaults` ("automatic").
+            Default: None.
 
     Returns:
         D, which is `out` where it is given.
@@ -521,8 +525,9 @@ def validate(
         workspace: On a GPU: contiguous uint8 of `workspace_bytes`, at a multiple of 128 bytes. The call overwrites it
             until its work on the stream has ended. None: torch's allocator for arrays of torch. Other libraries pass
             one where the call needs it. Default: None.
-        planned_device: The GPU whose plans and bits the call follows, e.g. "h100", or "automatic". It does not choose
-            where the call runs. None: `options`, which lists the GPUs, then `defaults` ("automatic"). Default: None.
+        planned_device: The GPU whose plans and bits the call follows, e.g. "h100", a device file, or "automatic". It
+            does not choose where the call runs. None: `options`, which lists the GPUs, then `defaults` ("automatic").
+            Default: None.
 
     Returns:
         One `Finding` per mistake; an empty list if the call can run.
@@ -653,8 +658,9 @@ def workspace_bytes(
         workspace: On a GPU: contiguous uint8 of `workspace_bytes`, at a multiple of 128 bytes. The call overwrites it
             until its work on the stream has ended. None: torch's allocator for arrays of torch. Other libraries pass
             one where the call needs it. Default: None.
-        planned_device: The GPU whose plans and bits the call follows, e.g. "h100", or "automatic". It does not choose
-            where the call runs. None: `options`, which lists the GPUs, then `defaults` ("automatic"). Default: None.
+        planned_device: The GPU whose plans and bits the call follows, e.g. "h100", a device file, or "automatic". It
+            does not choose where the call runs. None: `options`, which lists the GPUs, then `defaults` ("automatic").
+            Default: None.
 
     Returns:
         Bytes; 0 for most calls, and for a call with mistakes.
@@ -773,8 +779,9 @@ def explain(
         workspace: On a GPU: contiguous uint8 of `workspace_bytes`, at a multiple of 128 bytes. The call overwrites it
             until its work on the stream has ended. None: torch's allocator for arrays of torch. Other libraries pass
             one where the call needs it. Default: None.
-        planned_device: The GPU whose plans and bits the call follows, e.g. "h100", or "automatic". It does not choose
-            where the call runs. None: `options`, which lists the GPUs, then `defaults` ("automatic"). Default: None.
+        planned_device: The GPU whose plans and bits the call follows, e.g. "h100", a device file, or "automatic". It
+            does not choose where the call runs. None: `options`, which lists the GPUs, then `defaults` ("automatic").
+            Default: None.
 
     Returns:
         An `Explanation`. `print` shows it as text, a notebook as a table.

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from contextvars import ContextVar
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from tilewright import _core
 
-PlannedDevice: TypeAlias = Literal[
-    "automatic", "h200", "h100", "h100-pcie", "h100-nvl", "h800", "h200-nvl", "h20", "gh200"
-]
+# A name, or the path of a device file.
+PlannedDevice: TypeAlias = (
+    Literal["automatic", "h200", "h100", "h100-pcie", "h100-nvl", "h800", "h200-nvl", "h20", "gh200"] | str | os.PathLike[str]
+)
 
 
 class Settings(NamedTuple):
@@ -25,9 +27,8 @@ def _checked(name: str, value: Any) -> Any:
     """The value, or InvalidCall about the option."""
     if name == "planned_device":
         if value is None:
-            _core.refuse(name, "None", '"automatic" or the name of a GPU, e.g. "h100"')
-        _core.check_device(value)
-        return value
+            _core.refuse(name, "None", '"automatic", the name of a GPU, e.g. "h100", or a device file')
+        return _core.device_word(value)
     if type(value).__name__ not in ("bool", "bool_"):  # the latter is numpy's
         _core.refuse(name, repr(value), "True or False")
     return bool(value)
@@ -41,7 +42,7 @@ class Defaults:
     Attributes:
         invariant: bool. False at first.
         overlap: bool. False at first.
-        planned_device: a name, or "automatic", which it is at first.
+        planned_device: a name, a device file, or "automatic", which it is at first.
 
     `help(tw.options)` describes the three options.
 
@@ -115,18 +116,20 @@ class options:  # noqa: N801
             of the batch. False: results repeat from run to run.
         overlap: bool. On a GPU: the kernel may start while the previous kernel of the stream ends, and waits for it
             inside (programmatic dependent launch). A sequence of short calls takes less time. Results do not change.
-        planned_device: a name: calls follow the plans, and so the bits, of that GPU. The plan decides where k is split.
-            Nothing moves to another GPU, because a call runs where its arrays are.
+        planned_device: a name or a path: calls follow the plans, and so the bits, of that GPU. The plan decides where k is
+            split. Nothing moves to another GPU, because a call runs where its arrays are.
 
             - "h200", "h100", "h100-pcie", "h100-nvl", "h800", "h200-nvl", "h20", "gh200": plan as that GPU would. The CPU
               follows it for bit-exact and invariant results. A GPU then plans at each call.
             - "automatic": the GPU that holds the arrays. On the CPU: the GPU that is present, or else the H200. Looking for
               a GPU opens its driver, after which a forked child cannot use CUDA.
+            - A path with a "/" or ending in ".tsv", or an `os.PathLike`: the GPU that this device file describes. It is read
+              now, and again when it has changed. `tools/measure_device` writes one for the GPU that is present.
 
     None, the default of all three, keeps what is in force outside of the block.
 
     Raises:
-        InvalidCall: the value is not one of the option's.
+        InvalidCall: the value is not one of the option's, or the device file has a mistake. The message names its line.
 
     >>> with options(invariant=True):
     ...     with options(planned_device="h100"):

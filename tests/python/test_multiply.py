@@ -231,6 +231,7 @@ def test_a_device_to_run_on_is_told_what_device_means(given, sets):
     message = str(raised.value)
     assert message.startswith(f"planned_device: got {given!r}; expected one of h200, h100, ")
     assert message.endswith(
-        " or automatic (the GPU whose plans determine the bits, also on a machine without a GPU). Omit it to run on a GPU: "
+        " or automatic (the GPU whose plans determine the bits, also on a machine without a GPU), or a device file, e.g. "
+        '"./my_h100.tsv". Omit it to run on a GPU: '
         'pass arrays in GPU memory. backend="hopper" rejects all others.'
     )

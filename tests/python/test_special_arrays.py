@@ -168,6 +168,8 @@ def test_explanations_are_readable():
     lines = str(explanation).splitlines()
     assert lines[0].startswith(explanation.chosen.tile) and "us predicted" in lines[0]
     assert explanation.chosen.tile in repr(explanation) and repr(explanation).startswith("<Explanation: ")
+    assert lines[1] == "device: h200: all figures measured"
+    assert "device: h100-pcie: assumed power_hertz, " in str(tw.explain(q, w, planned_device="h100-pcie"))
     for word in ("tiles on", "launch", "compute", "next best", "rejected"):
         assert word in str(explanation) and word in explanation._repr_html_()
     assert explanation.rejected[0].reason in repr(explanation.rejected[0])

@@ -1,5 +1,6 @@
 """The backward of a layer of tilewright.torch uses the options of its forward, on any thread."""
 
+import pathlib
 import threading
 
 import pytest
@@ -84,6 +85,17 @@ def test_layers_of_different_options_share_one_backward(seen):
     seen.clear()
     in_a_thread(y.sum().backward)
     assert [device for _, _, device in seen] == ["h100", "h20"]
+
+
+def test_a_device_file_goes_through_operators(seen, tmp_path):
+    path = tmp_path / "mine.tsv"
+    shipped = pathlib.Path(__file__).parents[2] / "src/plan/devices/h20.tsv"
+    path.write_text(shipped.read_text())
+    layer, x, _ = layer_of(False)
+    with tw.options(planned_device=path):
+        y = layer(x)
+    in_a_thread(y.sum().backward)
+    assert seen == [(False, False, str(path))] * 2
 
 
 def test_inside_of_torch_func(seen):
