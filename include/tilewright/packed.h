@@ -7,6 +7,7 @@
 #include <tilewright/recipe.h>
 #include <tilewright/tensor.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -45,12 +46,8 @@ struct PackedWeights {
     std::int64_t n = 0;
     std::int64_t k = 0;
     std::int64_t tensor_scales = 0;  // NVFP4: 1 or groups
-    /// For fp8: the number of exponent windows (docs/numerics.md). 0 if the scales of each row differ by at most 2^11.
-    /// Otherwise 1 to 4: the most windows that any 128 k-elements of a row need.
-    int windows = 0;
-    /// MXFP4 for bf16: the first row, counted over all groups, whose scales differ by more than 2^120. A GPU has other
-    /// kernels for such weights. -1: there is none.
-    std::int64_t wide_row = -1;
+    /// Data of the header for the library's kernels. `packed_weights` and `pack_weights` set it.
+    std::array<std::int64_t, 2> internal{};
 
     constexpr bool given() const { return version != 0; }
     Dims shape() const { return grouped ? Dims{groups, n, k} : Dims{n, k}; }

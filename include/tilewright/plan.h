@@ -59,32 +59,6 @@ const std::vector<DeviceDescription>& known_devices();
 /// The known device of this name. Throws Error, which lists the known names, for any other name.
 const DeviceDescription& device_named(std::string_view name);
 
-/// The operand that the thread blocks of a cluster share: it is loaded once and delivered to all of them.
-enum class Multicast : std::uint8_t { none, a, b };
-
-/// How a kernel divides its work. m and n are the tensor core's: with `swap_ab`, m counts columns of D and n counts
-/// rows.
-struct PlannedTile {
-    int m = 128;
-    int n = 128;
-    int k = 128;         // k-elements per stage
-    int stages = 4;      // stages of the ring in shared memory
-    int warpgroups = 2;  // warpgroups that multiply; one more loads
-    int cluster = 1;
-    Multicast multicast = Multicast::none;
-    bool swap_ab = false;  // weights on the tensor core's m, tokens on its n
-    int split_k = 1;       // split-K: slices of k, computed in parallel and added in ascending order
-
-    bool operator==(const PlannedTile&) const = default;
-};
-
-/// "256x128x128 stages=4", followed by the values that are not the default, such as "warpgroups=3", "cluster=2",
-/// "multicast=b", "swap" and "split=4".
-std::string name(const PlannedTile& tile);
-
-/// The inverse of `name`, with the words in any order; nothing if the text is not a tile.
-std::optional<PlannedTile> parse_tile(std::string_view text);
-
 /// A predicted time, in seconds:  seconds = preparation + launch + max(memory, compute) + overlap + reduction.
 struct Cost {
     double seconds = 0;
@@ -106,19 +80,22 @@ struct Cost {
     std::int64_t tensor_clocks = 0;      // All tiles together, padding included.
 };
 
-/// A tile ships in up to four kernels. They return the same bits.
-enum class KernelVariant : std::uint8_t {
-    general,              // Any call.
-    fast,                 // D is bf16 and stored by TMA, alpha is 1, no C, 1x128 scales are loaded by TMA.
-    fast_k_major_scales,  // As `fast`, but the 1x128 scales of A are K-major (k-blocks adjacent in memory), or f32 in
-                          // any strides.
-    fast_f32,  // D is f32 and stored by TMA, C (if given) is loaded by TMA; any alpha; f32 scales in any strides.
-};
-std::string_view name(KernelVariant variant);
-
+/// A tile divides the work; it ships in up to four kernels, which return the same bits.
 struct Plan {
-    PlannedTile tile;
-    KernelVariant variant = KernelVariant::general;  // Which of the tile's kernels; depends on addresses and strides.
+    /// "256x128x128 stages=4": rows and columns of the tensor core, k-elements per stage, stages in shared memory.
+    /// Values that are not the default follow:
+    ///
+    /// - "warpgroups=3", "cluster=2", "multicast=b";
+    /// - "swap": weights are on the rows of the tensor core, tokens on its columns;
+    /// - "split=4": slices of k, added in ascending order.
+    std::string tile;
+    /// Which of the tile's kernels. It depends on addresses and strides:
+    ///
+    /// - "general": any call;
+    /// - "fast": D is bf16, and TMA loads 1x128 scales;
+    /// - "fast, k-major scales": the same for A's 1x128 scales that TMA cannot load;
+    /// - "fast, f32": D is f32.
+    std::string variant;
     bool in_windows = false;  // Packed weights with wide rows: use the kernel for exponent windows.
     std::int64_t tiles = 0;   // Tiles of D over all groups; an expectation where group sizes are in device memory.
     double waves = 0;         // Tiles and slices, divided by the blocks that run at once.
@@ -143,7 +120,7 @@ struct ScalesToCopy {
 ScalesToCopy scales_to_copy(const Problem& problem);
 
 struct RejectedTile {
-    PlannedTile tile;
+    std::string tile;    // as Plan::tile
     std::string rule;    // "wgmma", "registers", "shared memory", "cluster", "split k" or "kernel"
     std::string reason;  // "256x128 with 4 stages needs 261 KB of shared memory, 227 KB exist"
 };
@@ -151,7 +128,7 @@ struct RejectedTile {
 struct Explanation {
     std::string device;                // its name
     std::vector<std::string> assumed;  // the device's figures that were not measured: DeviceDescription::assumed
-    std::vector<Finding> unavailable;  // why no kernel supports the problem; everything else is empty then
+    std::vector<Finding> unavailable;  // why no kernel supports the problem; there are no plans then
     std::optional<Plan> chosen;
     std::optional<Plan> next_best;     // The fastest shipped tile that differs from `chosen` in more than its stages.
     std::optional<Plan> model_choice;  // The plan that a tuned row replaced.

@@ -52,10 +52,8 @@ std::pair<bool, bool> scales_to_copy_of(nb::handle a, nb::handle b, const nb::di
 
 void bind_plans(nb::module_& m) {
     nb::class_<Plan>(m, "Plan", "How a GPU would compute a call.")
-        .def_prop_ro(
-            "tile", [](const Plan& p) { return name(p.tile); }, "'256x128x128 stages=4'.")
-        .def_prop_ro(
-            "variant", [](const Plan& p) { return name(p.variant); }, "Which of the tile's kernels: 'fast', ...")
+        .def_ro("tile", &Plan::tile, "'256x128x128 stages=4'.")
+        .def_ro("variant", &Plan::variant, "Which of the tile's kernels: 'fast', ...")
         .def_prop_ro(
             "seconds", [](const Plan& p) { return p.cost.seconds; }, "Predicted.")
         .def_prop_ro("cost", &cost_terms, "Predicted seconds and their terms: memory, compute, launch, ...")
@@ -64,15 +62,13 @@ void bind_plans(nb::module_& m) {
         .def_ro("grid", &Plan::grid, "Thread blocks; 0: nothing to launch.")
         .def_ro("threads", &Plan::threads, "Of a block.")
         .def_ro("shared_bytes", &Plan::shared_bytes, "Shared memory of a block.")
-        .def("__repr__", [](const Plan& p) {
-            return "<Plan " + name(p.tile) + ": " + std::to_string(p.cost.seconds * 1e6) + " us>";
-        });
+        .def("__repr__",
+             [](const Plan& p) { return "<Plan " + p.tile + ": " + std::to_string(p.cost.seconds * 1e6) + " us>"; });
     nb::class_<RejectedTile>(m, "RejectedTile", "A tile that cannot be, and why.")
-        .def_prop_ro(
-            "tile", [](const RejectedTile& r) { return name(r.tile); }, "As Plan.tile.")
+        .def_ro("tile", &RejectedTile::tile, "As Plan.tile.")
         .def_ro("rule", &RejectedTile::rule, "'shared memory', 'registers', ...")
         .def_ro("reason", &RejectedTile::reason, "With its numbers.")
-        .def("__repr__", [](const RejectedTile& r) { return "<RejectedTile " + name(r.tile) + ": " + r.reason + ">"; });
+        .def("__repr__", [](const RejectedTile& r) { return "<RejectedTile " + r.tile + ": " + r.reason + ">"; });
     nb::class_<Explanation>(m, "Explanation", "Everything behind the choice of a plan.")
         .def_ro("device", &Explanation::device, "Name of the GPU that is planned for.")
         .def_ro("assumed", &Explanation::assumed, "The GPU's figures that were not measured.")

@@ -35,12 +35,12 @@ std::string failure_of(const measure::Call& call, GpuOperands& operands, const h
 }
 
 /// The tile that --tile names, or the planner's choice.
-PlannedTile tile_of(const Problem& problem, const Settings& settings, const DeviceDescription& device) {
+planner::PlannedTile tile_of(const Problem& problem, const Settings& settings, const DeviceDescription& device) {
     if (settings.tile) return *settings.tile;
-    if (settings.tuned_rows) return planner::runnable_plans(problem, device).front().tile;
+    if (settings.tuned_rows) return planner::planned_tile(planner::runnable_plans(problem, device).front());
     Explanation explanation = planner::explain(problem, device, {});
     if (!explanation.chosen) throw Error(std::move(explanation.unavailable));
-    return explanation.chosen->tile;
+    return planner::planned_tile(*explanation.chosen);
 }
 
 }  // namespace

@@ -71,13 +71,14 @@ void collect(const PackProblem& problem, std::size_t index, const DeviceDescript
     const Geometry lowered = geometry(shapes);
     const std::vector<Plan> plans = planner::runnable_plans(shapes, device);
     for (const Plan& plan : plans) {
-        const hopper::Tile tile = planner::runnable_tile(plan.tile, shapes, device);
+        const hopper::Tile tile = planner::runnable_tile(planner::planned_tile(plan), shapes, device);
         if (!planner::ships(tile)) continue;
         const hopper::Tile kernel = planner::variant(lowered, tile);
         if (problem.settings.accumulate && !stores_f32(kernel)) continue;
-        found[launch::kernel_expression(kernel)].push_back({.problem = index,
-                                                            .behind = plan.cost.seconds / plans.front().cost.seconds,
-                                                            .call = {.tile = plan.tile, .kernel = kernel}});
+        found[launch::kernel_expression(kernel)].push_back(
+            {.problem = index,
+             .behind = plan.cost.seconds / plans.front().cost.seconds,
+             .call = {.tile = planner::planned_tile(plan), .kernel = kernel}});
     }
 }
 

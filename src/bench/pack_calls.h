@@ -12,7 +12,7 @@ namespace tilewright::bench {
 
 /// A tile for a problem, and the kernel that then runs: which of a tile's kernels it is depends on the problem.
 struct KernelCall {
-    PlannedTile tile{};
+    planner::PlannedTile tile{};
     hopper::Tile kernel{};
 };
 

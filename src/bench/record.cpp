@@ -140,7 +140,7 @@ nlohmann::ordered_json record(const TunedShape& tuned, const TriedTile& tried, c
                                 {"accumulation", name(run.settings.accumulation)},
                                 {"scales_along", scales_word(run.settings)},
                                 {"output", name(run.settings.output)},
-                                {"tile", name(tried.plan.tile)},
+                                {"tile", tried.plan.tile},
                                 {"us", rounded(tried.measured.seconds * 1e6)},
                                 {"clock_ghz", rounded(tried.measured.hertz * 1e-9)},
                                 {"predicted_us", rounded(tried.plan.cost.seconds * 1e6)}};

@@ -12,6 +12,7 @@
 #include "bench/work.h"
 #include "measure/sequence.h"
 #include "measure/timing.h"
+#include "plan/planned_tile.h"
 
 namespace tilewright::bench {
 
@@ -33,8 +34,8 @@ struct Settings {
     int wide_rows = 0;      // ProblemSizes has it
     bool unpacked = false;  // MXFP4 weights are packed at each call
     ScaleLayout scales = ScaleLayout::m;
-    std::optional<PlannedTile> tile{};  // else the planner's choice
-    bool tuned_rows = true;             // which may override its model
+    std::optional<planner::PlannedTile> tile{};  // else the planner's choice
+    bool tuned_rows = true;                      // which may override its model
     int sm_limit = 0;
     bool accumulate = false;  // C is D, in place
     bool overlap = false;     // also time sequences of calls, which overlap and do not
@@ -66,7 +67,7 @@ struct Timing {
 
 struct Result {
     BenchShape shape{};
-    std::optional<PlannedTile> tile{};  // on a GPU
+    std::optional<planner::PlannedTile> tile{};  // on a GPU
     Work work{};
     std::vector<Timing> timings{};  // Tilewright's first
     std::optional<measure::SequenceTimes> sequence{};

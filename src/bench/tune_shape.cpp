@@ -26,13 +26,13 @@ public:
           geometry_(geometry(problem_)),
           sum_(sizeof(std::uint64_t)) {}
 
-    hopper::Tile kernel(const PlannedTile& tile) const {
-        return planner::runnable_tile(tile, problem_, bench_.description());
+    hopper::Tile kernel(const Plan& plan) const {
+        return planner::runnable_tile(planner::planned_tile(plan), problem_, bench_.description());
     }
 
-    measure::Contestant contestant(const PlannedTile& tile) const {
-        const hopper::Tile kernel = this->kernel(tile);
-        return {.name = name(tile), .call = [this, kernel](cuda::StreamHandle stream) {
+    measure::Contestant contestant(const Plan& plan) const {
+        const hopper::Tile kernel = this->kernel(plan);
+        return {.name = plan.tile, .call = [this, kernel](cuda::StreamHandle stream) {
                     cuda::runtime().run(
                         geometry_, kernel,
                         {.stream = stream, .sm_limit = settings_.sm_limit, .workspace = operands_.workspace()});
@@ -74,10 +74,11 @@ std::string check_tiles(Trial& trial, GpuOperands& operands, const std::vector<m
     for (std::size_t i = 0; i < plans.size(); ++i) {
         const std::string& name = contestants[i].name;
         const std::uint64_t hash = trial.hash(contestants[i]);
-        const auto [first, is_new] = judged.insert({plans[i].tile.split_k, {.name = name, .hash = hash}});
+        const auto [first, is_new] =
+            judged.insert({planner::planned_tile(plans[i]).split_k, {.name = name, .hash = hash}});
         if (is_new) {
             operands.fetch_output();
-            const std::string failure = judged_output(operands, trial.kernel(plans[i].tile));
+            const std::string failure = judged_output(operands, trial.kernel(plans[i]));
             if (!failure.empty()) return fmt::format("{}: {}", name, failure);
         } else if (hash != first->second.hash) {
             return fmt::format("{}: other bits than {}", name, first->second.name);
@@ -103,7 +104,7 @@ TunedShape tune_shape(GpuBench& bench, const BenchShape& shape, const Settings& 
     std::vector<Plan> plans = planner::runnable_plans(problem, bench.description());
     Trial trial(bench, operands, settings);
     if (candidates.packed) {
-        const auto compiled = [&](const Plan& plan) { return !planner::ships(trial.kernel(plan.tile)); };
+        const auto compiled = [&](const Plan& plan) { return !planner::ships(trial.kernel(plan)); };
         plans.erase(std::remove_if(plans.begin() + 1, plans.end(), compiled), plans.end());
     }
     if (candidates.most > 0 && plans.size() > candidates.most) plans.resize(candidates.most);
@@ -111,7 +112,7 @@ TunedShape tune_shape(GpuBench& bench, const BenchShape& shape, const Settings& 
     TunedShape tuned{.shape = shape, .key = planner::describe(problem).key};
     std::vector<measure::Contestant> contestants;
     contestants.reserve(plans.size());
-    for (const Plan& plan : plans) contestants.push_back(trial.contestant(plan.tile));
+    for (const Plan& plan : plans) contestants.push_back(trial.contestant(plan));
     tuned.failure = check_tiles(trial, operands, contestants, plans);
     if (!tuned.failure.empty()) return tuned;
     const std::vector<measure::Measurement> measured = bench.stopwatch().race(contestants, settings.repeats);
@@ -121,7 +122,7 @@ TunedShape tune_shape(GpuBench& bench, const BenchShape& shape, const Settings& 
 
 std::string tuned_row(const TunedShape& tuned, const std::string& device, const std::string& date,
                       const std::string& command) {
-    return fmt::format("{}\t{}\t{}\t{}\t{}\n", device, tuned.key, name(tuned.best().plan.tile), date, command);
+    return fmt::format("{}\t{}\t{}\t{}\t{}\n", device, tuned.key, tuned.best().plan.tile, date, command);
 }
 
 std::string tried_text(const TunedShape& tuned) {
@@ -136,7 +137,7 @@ std::string tried_text(const TunedShape& tuned) {
                          {.title = ""}});
     const double best = order.front().measured.seconds;
     for (const TriedTile& tried : order) {
-        table.add({name(tried.plan.tile), fmt::format("{:.2f}", tried.measured.seconds * 1e6),
+        table.add({tried.plan.tile, fmt::format("{:.2f}", tried.measured.seconds * 1e6),
                    fmt::format("{:.2f}", tried.measured.hertz * 1e-9),
                    fmt::format("{:.2f}", tried.plan.cost.seconds * 1e6),
                    fmt::format("{:.1f} %", (tried.measured.seconds / best - 1) * 100),

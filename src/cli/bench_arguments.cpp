@@ -98,9 +98,9 @@ measure::Flush parse_flush(const std::string& word) {
 }
 
 /// What --tile names; nothing without it.
-std::optional<PlannedTile> named_tile(const std::string& text) {
+std::optional<planner::PlannedTile> named_tile(const std::string& text) {
     if (text.empty()) return std::nullopt;
-    const std::optional<PlannedTile> tile = parse_tile(text);
+    const std::optional<planner::PlannedTile> tile = planner::parse_tile(text);
     if (!tile)
         throw UsageError(fmt::format("bench: --tile: got '{}'; expected a tile such as '256x128x128 stages=4'", text));
     return tile;

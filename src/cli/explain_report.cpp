@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "output/table.h"
+#include "plan/planned_tile.h"
 #include "problem/hopper_rules.h"
 #include "problem/preparation.h"
 
@@ -77,9 +78,9 @@ std::string terms_text(const Cost& cost) {
 
 std::string comparison(const char* label, const Plan& other, const Plan& chosen) {
     const double more = other.cost.seconds - chosen.cost.seconds;
-    return fmt::format("{}  {}: {} ({} {}, {:.1f} %)\n", label, name(other.tile),
-                       output::format_duration(other.cost.seconds), output::format_duration(std::abs(more)),
-                       more < 0 ? "faster" : "slower", std::abs(more) / chosen.cost.seconds * 100);
+    return fmt::format("{}  {}: {} ({} {}, {:.1f} %)\n", label, other.tile, output::format_duration(other.cost.seconds),
+                       output::format_duration(std::abs(more)), more < 0 ? "faster" : "slower",
+                       std::abs(more) / chosen.cost.seconds * 100);
 }
 
 /// Rejected candidates that share a reason, in the order in which they were found.
@@ -129,9 +130,10 @@ std::string rejected_text(const Explanation& explanation, bool all_reasons) {
     return text;
 }
 
-ordered_json tile_json(const PlannedTile& tile) {
+ordered_json tile_json(const std::string& text) {
+    const planner::PlannedTile tile = planner::parse_tile(text).value();
     constexpr std::array multicast_words{"none", "a", "b"};
-    return {{"name", name(tile)},
+    return {{"name", text},
             {"m", tile.m},
             {"n", tile.n},
             {"k", tile.k},
@@ -147,7 +149,7 @@ ordered_json plan_json(const Plan& plan) {
     const Cost& cost = plan.cost;
     constexpr double us = 1e6;
     return {{"tile", tile_json(plan.tile)},
-            {"variant", name(plan.variant)},
+            {"variant", plan.variant},
             {"in_windows", plan.in_windows},
             {"tiles", plan.tiles},
             {"waves", plan.waves},
@@ -213,8 +215,8 @@ std::string explanation_text(const ExplainedProblem& problem, bool all_reasons) 
     const Plan& chosen = *explanation.chosen;
     if (chosen.grid == 0) return text + "D is empty: nothing is launched\n";
     const WideRows wide = wide_rows(problem);
-    text += fmt::format("chosen     {}, {} kernel{}\n           {}\n", name(chosen.tile), name(chosen.variant),
-                        wide.kernel, plan_text(chosen));
+    text += fmt::format("chosen     {}, {} kernel{}\n           {}\n", chosen.tile, chosen.variant, wide.kernel,
+                        plan_text(chosen));
     if (problem.expands_weights) {
         const bool as_bf16 = is_multiplied_as_bf16(problem.sizes.recipe.a);
         text += fmt::format("           packed weights are first expanded to {}, for a kernel of {} weights\n",

@@ -17,7 +17,7 @@ inline bool same_kind(const Tensor& x, const Tensor& y) {
 inline bool same_kind(const PackedWeights& x, const PackedWeights& y) {
     return x.version == y.version && x.bytes == y.bytes && x.device == y.device && x.recipe == y.recipe &&
            x.activations == y.activations && x.grouped == y.grouped && x.groups == y.groups && x.n == y.n &&
-           x.k == y.k && x.tensor_scales == y.tensor_scales && x.windows == y.windows && x.wide_row == y.wide_row;
+           x.k == y.k && x.tensor_scales == y.tensor_scales && x.internal == y.internal;
 }
 
 inline bool same_kind(const Operand& x, const Operand& y) {

@@ -83,8 +83,8 @@ PackedWeights packed_weights(const void* header_bytes, void* data, std::int64_t 
     packed.n = header.n;
     packed.k = header.k;
     packed.tensor_scales = header.tensor_scales;
-    packed.windows = static_cast<int>(header.windows);
-    packed.wide_row = header.wide_rows - 1;
+    packed.internal =
+        formats::PackedInternal{.windows = static_cast<int>(header.windows), .wide_row = header.wide_rows - 1}.words();
     if (!has_sound_sections(header, formats::packed_sections(packed))) {
         refuse("a damaged header", "bytes written by pack_weights");
     }

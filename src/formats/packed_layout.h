@@ -237,14 +237,32 @@ constexpr bool can_be_counted(const PackedSections& sections) {
 }
 inline constexpr const char* countable_words = "at most 2^30 rows of all groups, columns, and tiles of 64 x 128";
 
+/// Which kernels packed weights need: what `PackedWeights::internal` has.
+struct PackedInternal {
+    /// For fp8: the number of exponent windows (docs/numerics.md). 0 if the scales of each row differ by at most 2^11.
+    /// Otherwise 1 to 4: the most windows that any 128 k-elements of a row need.
+    int windows = 0;
+    /// MXFP4 for bf16: the first row, counted over all groups, whose scales differ by more than 2^120. A GPU has other
+    /// kernels for such weights. -1: there is none.
+    std::int64_t wide_row = -1;
+
+    constexpr std::array<std::int64_t, 2> words() const { return {windows, wide_row + 1}; }
+    bool operator==(const PackedInternal&) const = default;
+};
+
+constexpr PackedInternal internal_of(const PackedWeights& packed) {
+    return {.windows = static_cast<int>(packed.internal[0]), .wide_row = packed.internal[1] - 1};
+}
+
 constexpr PackedSections packed_sections(const PackedWeights& packed) {
+    const PackedInternal internal = internal_of(packed);
     return {.groups = packed.groups,
             .n = packed.n,
             .k = packed.k,
             .scale_block = k_block(packed.recipe.granularity),
             .tensor_scales = packed.tensor_scales,
-            .windows = packed.windows,
-            .wide_row = packed.wide_row};
+            .windows = internal.windows,
+            .wide_row = internal.wide_row};
 }
 
 /// The header that packed weights begin with.

@@ -21,7 +21,9 @@ namespace {
 
 bool is_faster(const Plan& left, const Plan& right) { return left.cost.seconds < right.cost.seconds; }
 
-bool differs_beyond_stages(const PlannedTile& left, PlannedTile right) {
+bool differs_beyond_stages(const Plan& one, const Plan& other) {
+    const PlannedTile left = planned_tile(one);
+    PlannedTile right = planned_tile(other);
     right.stages = left.stages;
     return !(left == right);
 }
@@ -30,9 +32,9 @@ void judge_candidates(const Workload& work, const DeviceDescription& device, Exp
     for (const hopper::Tile& tile : candidates(family_tile(work))) {
         if (std::optional<Objection> objection = why_illegal(tile, work, device)) {
             explanation.rejected.push_back(
-                {planned_tile(tile), std::move(objection->rule), std::move(objection->reason)});
+                {name(planned_tile(tile)), std::move(objection->rule), std::move(objection->reason)});
         } else if (variant(work.geometry, tile).cluster != tile.cluster) {
-            explanation.rejected.push_back({planned_tile(tile), "cluster",
+            explanation.rejected.push_back({name(planned_tile(tile)), "cluster",
                                             "pairs of blocks have only fast kernels, which do not support this call"});
         } else {
             explanation.legal.push_back(plan_of(tile, work, device));
@@ -124,7 +126,7 @@ void apply_tuned_row(const TunedRow& row, const Workload& work, const DeviceDesc
                      Explanation& explanation) {
     if (std::optional<Objection> objection = why_illegal(row.tile, work, device)) {
         explanation.rejected.push_back(
-            {row.tile, objection->rule, fmt::format("tuned on {}: {}", row.date, objection->reason)});
+            {name(row.tile), objection->rule, fmt::format("tuned on {}: {}", row.date, objection->reason)});
         return;
     }
     explanation.tuned_by = fmt::format("{}: {}", row.date, row.command);
@@ -136,11 +138,11 @@ void apply_tuned_row(const TunedRow& row, const Workload& work, const DeviceDesc
 void find_next_best(const hopper::Tile& family, Explanation& explanation) {
     const std::vector<hopper::Tile> shipped = shipped_tiles(family);
     const auto ships = [&](const Plan& plan) {
-        return std::ranges::find(shipped, device_tile(plan.tile, family)) != shipped.end();
+        return std::ranges::find(shipped, device_tile(planned_tile(plan), family)) != shipped.end();
     };
     const bool any_kernel = !ships(*explanation.chosen);
     for (const Plan& plan : explanation.legal) {
-        if (!differs_beyond_stages(plan.tile, explanation.chosen->tile) || (!any_kernel && !ships(plan))) continue;
+        if (!differs_beyond_stages(plan, *explanation.chosen) || (!any_kernel && !ships(plan))) continue;
         explanation.next_best = plan;
         return;
     }
@@ -182,8 +184,8 @@ Plan plan_of(const hopper::Tile& wanted, const Workload& work, const DeviceDescr
     Plan plan;
     hopper::Tile shipped = tile;
     shipped.stages = wanted.stages;  // of which a kernel for D of f32 may have another number
-    plan.tile = planned_tile(shipped);
-    plan.variant = variant_of(tile);
+    plan.tile = name(planned_tile(shipped));
+    plan.variant = name(variant_of(tile));
     plan.in_windows = has_windows(tile);
     plan.tiles = static_cast<std::int64_t>(std::ceil(std::min(over.tiles, 0x1p62)));
     plan.waves = over.waves();

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/planned_tile.h"
 #include "plan/workload.h"
 
 namespace tilewright::planner {

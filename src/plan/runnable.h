@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "hopper/tile/tile.h"
+#include "plan/planned_tile.h"
 #include "problem/geometry.h"
 
 namespace tilewright::planner {

@@ -1,13 +1,13 @@
 // The one spelling of a tile: in explanations, tuned rows and tests.
 #include <fmt/format.h>
-#include <tilewright/plan.h>
 
 #include <array>
 #include <charconv>
 
+#include "plan/planned_tile.h"
 #include "plan/tsv.h"
 
-namespace tilewright {
+namespace tilewright::planner {
 namespace {
 
 struct NumberWord {
@@ -25,7 +25,7 @@ bool parse_positive(std::string_view text, int& value) {
 }
 
 bool parse_block(std::string_view text, PlannedTile& tile) {
-    const std::vector<std::string_view> sizes = planner::split(text, 'x');
+    const std::vector<std::string_view> sizes = split(text, 'x');
     return sizes.size() == 3 && parse_positive(sizes[0], tile.m) && parse_positive(sizes[1], tile.n) &&
            parse_positive(sizes[2], tile.k);
 }
@@ -65,15 +65,10 @@ std::string name(const PlannedTile& tile) {
     return text;
 }
 
-std::string_view name(KernelVariant variant) {
-    constexpr std::array names{"general", "fast", "fast, k-major scales", "fast, f32"};
-    return names[static_cast<std::size_t>(variant)];
-}
-
 std::optional<PlannedTile> parse_tile(std::string_view text) {
     PlannedTile tile;
     bool block_given = false;
-    for (std::string_view word : planner::split(text, ' ')) {
+    for (std::string_view word : split(text, ' ')) {
         if (!parse_word(word, tile)) return std::nullopt;
         block_given = block_given || (word.find('=') == std::string_view::npos && word != "swap");
     }
@@ -81,4 +76,6 @@ std::optional<PlannedTile> parse_tile(std::string_view text) {
     return block_given ? std::optional(tile) : std::nullopt;
 }
 
-}  // namespace tilewright
+PlannedTile planned_tile(const Plan& plan) { return parse_tile(plan.tile).value(); }
+
+}  // namespace tilewright::planner

@@ -1,11 +1,11 @@
 // Measured choices that override the model: tables of (device, problem, tile, date, command).
 #pragma once
 
-#include <tilewright/plan.h>
-
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "plan/planned_tile.h"
 
 namespace tilewright::planner {
 

@@ -1,5 +1,9 @@
 #include "plan/variant.h"
 
+#include <tilewright/plan.h>
+
+#include <array>
+
 #include "hopper/tile/operands.h"
 #include "hopper/tile/stage_layout.h"
 #include "plan/pack.h"
@@ -69,6 +73,11 @@ hopper::Tile variant(const Geometry& g, const hopper::Tile& wanted) {
     if (serves(g, fast) && (by_tma || !serves(g, k_major))) return fast;
     if (serves(g, k_major)) return k_major;
     return with_variant(shares_operand(tile) ? without_cluster(tile) : tile, hopper::Variant::general);
+}
+
+std::string_view name(KernelVariant variant) {
+    constexpr std::array names{"general", "fast", "fast, k-major scales", "fast, f32"};
+    return names[static_cast<std::size_t>(variant)];
 }
 
 KernelVariant variant_of(const hopper::Tile& tile) { return static_cast<KernelVariant>(tile.variant); }

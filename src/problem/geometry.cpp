@@ -195,8 +195,8 @@ PackedGeometry packed_geometry(const PackedWeights& packed) {
     PackedGeometry g{.given = true,
                      .row_tiles = sections.row_tiles(),
                      .k_blocks = sections.k_blocks(),
-                     .windows = packed.windows,
-                     .wide_row = packed.wide_row,
+                     .windows = static_cast<int>(sections.windows),
+                     .wide_row = sections.wide_row,
                      .tile_bytes = sections.tile_bytes()};
     if (packed.data == nullptr) return g;
     g.rows = static_cast<const std::byte*>(packed.data) + sections.rows_at();

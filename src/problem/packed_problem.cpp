@@ -1,5 +1,6 @@
 #include "problem/packed_problem.h"
 
+#include "formats/packed_layout.h"
 #include "problem/hopper_rules.h"
 
 namespace tilewright {
@@ -13,7 +14,9 @@ bool takes_packed_weights(const Problem& problem) {
     return b.values.given() && served && !is_k_grouped(problem.groups.grouping) && along_k && rank >= 2 && rank <= 3;
 }
 
-Problem with_packed_shape(const Problem& problem, int windows) {
+namespace {
+
+Problem with_packed(const Problem& problem, const formats::PackedInternal& internal) {
     const Tensor& values = problem.b.values;
     const int rank = values.shape.rank();
     Problem packed = problem;
@@ -29,17 +32,19 @@ Problem with_packed_shape(const Problem& problem, int windows) {
                            .n = values.shape[rank - 2],
                            .k = values.shape[rank - 1],
                            .tensor_scales = problem.b.tensor_scale.given() ? problem.b.tensor_scale.shape[0] : 0,
-                           .windows = windows}};
+                           .internal = internal.words()}};
     return packed;
 }
 
+}  // namespace
+
+Problem with_packed_shape(const Problem& problem, int windows) { return with_packed(problem, {.windows = windows}); }
+
 Problem with_packed_shape(const Problem& problem, const ProblemSizes& sizes) {
     const std::int64_t wide_row = sizes.first_wide_row();
-    if (wide_row < 0) return with_packed_shape(problem, 0);
-    if (!is_multiplied_as_bf16(sizes.recipe.a)) return with_packed_shape(problem, 2);
-    Problem packed = with_packed_shape(problem, 0);
-    packed.b.packed.wide_row = wide_row;
-    return packed;
+    if (wide_row < 0) return with_packed(problem, {});
+    if (!is_multiplied_as_bf16(sizes.recipe.a)) return with_packed(problem, {.windows = 2});
+    return with_packed(problem, {.wide_row = wide_row});
 }
 
 }  // namespace tilewright

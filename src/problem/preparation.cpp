@@ -178,6 +178,8 @@ Operand weights_of(const Geometry& g) {
 WeightPacking packing_of(const Geometry& g) {
     const bool grouped = has_group_dimension_b(g.grouping.grouping);
     const bool mxfp4 = is_mxfp4(g.b.recipe), as_bf16 = is_multiplied_as_bf16(g.a.recipe);
+    const formats::PackedInternal every_call{.windows = mxfp4 && !as_bf16 ? formats::BlockWindows::blocks : 0,
+                                             .wide_row = mxfp4 && as_bf16 ? 0 : -1};
     WeightPacking packing{.weights = weights_of(g)};
     packing.packed = {.version = packed_version,
                       .recipe = g.b.recipe,
@@ -186,8 +188,7 @@ WeightPacking packing_of(const Geometry& g) {
                       .groups = grouped ? g.groups : 1,
                       .n = g.n,
                       .k = g.k,
-                      .windows = mxfp4 && !as_bf16 ? formats::BlockWindows::blocks : 0,
-                      .wide_row = mxfp4 && as_bf16 ? 0 : -1};
+                      .internal = every_call.words()};
     packing.raw = has_raw_codes(g);
     packing.packed.bytes = packed_sections(packing).kept_at();
     return packing;

@@ -15,7 +15,7 @@ namespace tilewright::bench {
 namespace {
 
 Result result_of(std::int64_t m, double us) {
-    Result result{.shape = {.m = m, .n = 7168, .k = 2048}, .tile = PlannedTile{}};
+    Result result{.shape = {.m = m, .n = 7168, .k = 2048}, .tile = planner::PlannedTile{}};
     result.work = {.flops = 1e9, .bytes = 1e6};
     result.timings = {{.seconds = us * 1e-6, .hertz = 1.75e9, .calls = 12},
                       {.peer = Peer::blas_tensor,
@@ -143,7 +143,7 @@ TEST(Report, ContinuousLoadHasWattsAndPicojoules) {
     run.settings.sustained = true;
     run.settings.peers = true;
     run.settings.seconds = 4;
-    Result result{.shape = reference_product, .tile = PlannedTile{}, .work = {.flops = 2e11, .bytes = 1e6}};
+    Result result{.shape = reference_product, .tile = planner::PlannedTile{}, .work = {.flops = 2e11, .bytes = 1e6}};
     result.timings = {{.seconds = 160e-6, .hertz = 1.4e9, .calls = 25000, .watts = 690},
                       {.peer = Peer::blas_tensor, .seconds = 150e-6, .hertz = 1.5e9, .calls = 26000}};
     const output::Table table = result_table({result.shape}, run);

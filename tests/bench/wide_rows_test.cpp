@@ -43,9 +43,8 @@ TEST(WideRows, AreWideForTheRecipeAtHand) {
                 widen_rows(sizes, weights.problem.b.scales);
                 const OwnedPackedWeights packed = pack_weights(weights.problem.b, packed_for(sizes.recipe.a));
                 const PackedWeights expected = with_packed_shape(weights.problem, sizes).b.packed;
-                EXPECT_EQ(packed.packed.windows, expected.windows);
-                EXPECT_EQ(packed.packed.wide_row, expected.wide_row);
-                EXPECT_EQ(expected.windows != 0 || expected.wide_row >= 0, sizes.first_wide_row() >= 0);
+                EXPECT_EQ(packed.packed.internal, expected.internal);
+                EXPECT_EQ(formats::internal_of(expected) != formats::PackedInternal{}, sizes.first_wide_row() >= 0);
                 EXPECT_EQ(sizes.first_wide_row() >= 0, wide_rows > 0 && wide_rows / 2 < 136 * sizes.groups);
                 // Only one row in this many.
                 std::int64_t wide = 0;

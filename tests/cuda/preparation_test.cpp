@@ -4,6 +4,7 @@
 
 #include "cuda/count_allocations.h"
 #include "cuda/gpu_problem.h"
+#include "formats/packed_layout.h"
 #include "problem/packed_problem.h"
 #include "problem/preparation.h"
 
@@ -126,7 +127,7 @@ TEST(PreparedCalls, PackedWeightsAreExpandedThenMultiplied) {
     machine.fake().others_first = 1;
     EXPECT_TRUE(machine.runtime().repeat(p, nullptr, workspace(0x90000000, 1 << 25)));
     EXPECT_EQ(machine.fake().launches, 4);
-    p.b.packed.windows = 1;
+    p.b.packed.internal = formats::PackedInternal{.windows = 1}.words();
     machine.runtime().run(p, nullptr);
     EXPECT_EQ(machine.fake().launches, 5) << "wide rows, as they are";
 }

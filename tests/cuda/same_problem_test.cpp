@@ -22,8 +22,8 @@ TEST(SameProblem, EveryPropertyOfPackedWeightsTells) {
         [](PackedWeights& w) { w.n = 128; },
         [](PackedWeights& w) { w.k = 64; },
         [](PackedWeights& w) { w.tensor_scales = 2; },
-        [](PackedWeights& w) { w.windows = 2; },
-        [](PackedWeights& w) { w.wide_row = 3; },
+        [](PackedWeights& w) { w.internal[0] = 2; },
+        [](PackedWeights& w) { w.internal[1] = 3; },
     };
     for (std::size_t i = 0; i < changes.size(); ++i) {
         PackedWeights other = weights;

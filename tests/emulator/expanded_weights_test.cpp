@@ -16,6 +16,7 @@
 #include "cpu/exact/exact.h"
 #include "emulator/quantize_kernels.h"
 #include "formats/element.h"
+#include "formats/packed_layout.h"
 #include "launch/preparation.h"
 #include "problem/canonical_order.h"
 
@@ -58,7 +59,7 @@ public:
         end_ = static_cast<std::uint8_t*>(workspace) + before.bytes;
     }
 
-    bool has_wide_rows() const { return packed_.packed.windows != 0 || packed_.packed.wide_row >= 0; }
+    bool has_wide_rows() const { return formats::internal_of(packed_) != formats::PackedInternal{}; }
     bool is_intact_behind() const {
         const std::uint8_t* const last = memory_.data() + memory_.size();
         return std::all_of(end_, last, [](std::uint8_t byte) { return byte == poison; });

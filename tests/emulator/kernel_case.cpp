@@ -1,6 +1,7 @@
 #include "emulator/kernel_case.h"
 
 #include "cpu/exact/exact.h"
+#include "formats/packed_layout.h"
 #include "hopper/tile/budget.h"
 #include "launch/launch.h"
 #include "launch/tile_code.h"
@@ -74,9 +75,7 @@ struct PackedCase {
     Problem problem;
 };
 
-bool wide_rows(const PackedCase& packed) {
-    return packed.weights.packed.windows != 0 || packed.weights.packed.wide_row >= 0;
-}
+bool wide_rows(const PackedCase& packed) { return formats::internal_of(packed.weights) != formats::PackedInternal{}; }
 
 bool takes_wide_rows(const hopper::Tile& tile) { return has_windows(tile) || has_wide_rows(tile); }
 

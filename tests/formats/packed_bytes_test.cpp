@@ -14,7 +14,7 @@ namespace {
 /// The header names it, because separate kernels multiply weights with such a row. fp8 has windows for it.
 TEST(PackedBytes, TheFirstWideRowForBf16IsNamed) {
     const OwnedOperand weights = random_weights(mxfp4, {2, 70, 256}, 100, 111);
-    EXPECT_EQ(pack_weights(weights, PackedFor::bf16).packed.wide_row, -1);
+    EXPECT_EQ(internal_of(pack_weights(weights, PackedFor::bf16).packed).wide_row, -1);
     const Operand second{.values = row_major(static_cast<std::uint8_t*>(weights.operand().values.data) + 70 * 128,
                                              Format::e2m1, {70, 256}),
                          .granularity = Granularity::block_1x32,
@@ -23,13 +23,13 @@ TEST(PackedBytes, TheFirstWideRowForBf16IsNamed) {
     for (const std::int64_t row : {69, 33}) {
         fill_block(second, row, 2, 1);
         scale_of_block(second, row, 2) = 230;
-        EXPECT_EQ(pack_weights(weights, PackedFor::bf16).packed.wide_row, 70 + row);
+        EXPECT_EQ(internal_of(pack_weights(weights, PackedFor::bf16).packed).wide_row, 70 + row);
     }
-    EXPECT_EQ(pack_weights(weights, PackedFor::fp8).packed.wide_row, -1);
-    EXPECT_GT(pack_weights(weights, PackedFor::fp8).packed.windows, 0);
+    EXPECT_EQ(internal_of(pack_weights(weights, PackedFor::fp8).packed).wide_row, -1);
+    EXPECT_GT(internal_of(pack_weights(weights, PackedFor::fp8).packed).windows, 0);
     scale_of_block(second, 33, 2) = 105;
     scale_of_block(second, 69, 2) = 105;
-    EXPECT_EQ(pack_weights(weights, PackedFor::bf16).packed.wide_row, -1);
+    EXPECT_EQ(internal_of(pack_weights(weights, PackedFor::bf16).packed).wide_row, -1);
 }
 
 TEST(PackedBytes, DamagedBytesAreRefusedOrUnpackedNeverFollowed) {

@@ -48,7 +48,7 @@ void expect_cpu_bytes(const Operand& host, PackedFor activations, const std::str
     ASSERT_EQ(packed_bytes(weights.operand, activations), expected.packed.bytes);
     const Buffer out(static_cast<std::size_t>(expected.packed.bytes));
     const PackedWeights packed = pack_weights(weights.operand, activations, out.data(), expected.packed.bytes, {});
-    EXPECT_EQ(packed.windows, expected.packed.windows);
+    EXPECT_EQ(packed.internal, expected.packed.internal);
     EXPECT_EQ(packed.device, gpu);
     EXPECT_EQ(packed.shape(), expected.packed.shape());
     std::vector<std::byte> bytes(out.size());

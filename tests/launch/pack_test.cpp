@@ -82,7 +82,7 @@ TEST(Pack, HoldsWhatThePlannerPicksForPackedWeights) {
                 const bool packed = takes_packed_weights(problem);
                 if (packed) problem = with_packed_shape(problem, 0);
                 const hopper::Tile family = family_tile(describe(problem));
-                hopper::Tile wanted = device_tile(plan(problem).tile, family);
+                hopper::Tile wanted = device_tile(planned_tile(plan(problem)), family);
                 wanted.variant = multiplies_bf16(family) ? hopper::Variant::general : hopper::Variant::fast;
                 const std::vector<hopper::Tile> list = pack();
                 EXPECT_EQ(has_packed_weights(family), packed);
@@ -101,7 +101,7 @@ TEST(Pack, HoldsWhatThePlannerPicksForThePeersShapes) {
         const auto shape = row["shape"].get<std::vector<std::int64_t>>();
         const ProblemSizes sizes{
             .recipe = parse_recipe("1x128:128x128").value(), .m = shape[0], .n = shape[1], .k = shape[2]};
-        EXPECT_TRUE(ships(problem_of(sizes), plan(problem_of(sizes)).tile)) << line;
+        EXPECT_TRUE(ships(problem_of(sizes), planned_tile(plan(problem_of(sizes))))) << line;
         ++shapes;
     }
     EXPECT_GE(shapes, 25);

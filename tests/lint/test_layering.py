@@ -125,6 +125,13 @@ def test_files_say_what_they_are_for(path):
     assert first.startswith("//") or has_header, f"{path.relative_to(ROOT)} should open by saying what it is for"
 
 
+def test_public_headers_have_no_internal_types():
+    internal = re.compile(r"\b(?:PlannedTile|KernelVariant|Multicast|parse_tile|wide_row|windows)\b")
+    for path in tracked("include/tilewright/*.h"):
+        found = [line for line in path.read_text().splitlines() if internal.search(line.split("//")[0])]
+        assert not found, f"{path.relative_to(ROOT)}: {found}"
+
+
 def test_environment_variables_are_read_in_one_place():
     readers = [p.relative_to(ROOT).as_posix() for p in tracked("src/*.cpp", "src/*.h") if "getenv(" in p.read_text()]
     # HOME and XDG_CACHE_HOME, the usual defaults, are read next to TILEWRIGHT_CACHE_DIR.

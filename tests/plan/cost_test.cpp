@@ -86,7 +86,7 @@ TEST(Cost, TermsAddUp) {
             ASSERT_NEAR(c.compute, c.tensor + c.promotion + c.delivery + c.epilogue + c.waves, near);
             for (double term : {c.launch, c.memory, c.compute, c.tensor, c.promotion, c.delivery, c.epilogue, c.waves,
                                 c.overlap, c.reduction}) {
-                ASSERT_GE(term, -near) << name(plan.tile);
+                ASSERT_GE(term, -near) << plan.tile;
             }
             ASSERT_GT(c.clock_hertz, 1.1e9);
             ASSERT_LE(c.clock_hertz, h200().boost_hertz);
@@ -109,7 +109,7 @@ TEST(Choice, GradientsTakeNoSmallTileForTheirD) {
     Problem problem = problem_of(sizes);
     problem.d.format = Format::f32;
     problem.c = problem.d;
-    EXPECT_EQ(plan(problem).tile.m, 128);
+    EXPECT_EQ(planned_tile(plan(problem)).m, 128);
 }
 
 TEST(Choice, IsTheCheapestThatShipsOrNearlyAndLoadsFewerBytes) {
@@ -175,7 +175,7 @@ TEST(Choice, TakesSizesOfAnyMagnitude) {
             const Plan chosen = plan(problem_of(sizes));
             EXPECT_TRUE(std::isfinite(chosen.cost.seconds) && chosen.cost.seconds > 0) << name(grouping);
             EXPECT_GE(chosen.tiles, 1);
-            const hopper::Tile tile = device_tile(chosen.tile, family_tile(describe(problem_of(sizes))));
+            const hopper::Tile tile = device_tile(planned_tile(chosen), family_tile(describe(problem_of(sizes))));
             EXPECT_LE(chosen.grid, h200().sms * blocks_per_sm(tile));
         }
     }
@@ -206,8 +206,9 @@ TEST(Choice, CountsTheTilesThatGroupsAreExpectedToHave) {
                         .groups = 32,
                         .expected_m = 20};
     const Plan few = plan(problem_of(masked));
-    EXPECT_LE(few.tile.swap_ab ? few.tile.n : few.tile.m, 64);
-    const int columns = few.tile.swap_ab ? few.tile.m : few.tile.n;
+    const PlannedTile tile = planned_tile(few);
+    EXPECT_LE(tile.swap_ab ? tile.n : tile.m, 64);
+    const int columns = tile.swap_ab ? tile.m : tile.n;
     const std::int64_t of_a_token_tile = 32 * ((4096 + columns - 1) / columns);
     EXPECT_GE(few.tiles, of_a_token_tile) << "a tile of tokens for each group";
     EXPECT_LE(few.tiles, of_a_token_tile * 5 / 4) << "and a few more, because groups differ";
@@ -226,13 +227,14 @@ TEST(Choice, SlicesTakeWholeClusters) {
     std::set<int> splits;
     ProblemSizes sizes = dense(64, 7168, 7168);
     for (const Plan& plan : explain(problem_of(sizes)).legal) {
-        if (plan.tile.split_k == 1) continue;
-        EXPECT_EQ(plan.tile.cluster, plan.tile.split_k);
-        EXPECT_EQ(plan.grid % plan.tile.cluster, 0);
-        const int blocks = blocks_per_sm(device_tile(plan.tile, family_tile(describe(problem_of(sizes)))));
-        EXPECT_LE(plan.grid, blocks * (plan.tile.cluster == 2 ? 132 : 120)) << name(plan.tile);
+        const PlannedTile tile = planned_tile(plan);
+        if (tile.split_k == 1) continue;
+        EXPECT_EQ(tile.cluster, tile.split_k);
+        EXPECT_EQ(plan.grid % tile.cluster, 0);
+        const int blocks = blocks_per_sm(device_tile(tile, family_tile(describe(problem_of(sizes)))));
+        EXPECT_LE(plan.grid, blocks * (tile.cluster == 2 ? 132 : 120)) << plan.tile;
         EXPECT_GT(plan.cost.reduction, 0);
-        splits.insert(plan.tile.split_k);
+        splits.insert(tile.split_k);
     }
     EXPECT_EQ(splits, (std::set<int>{2, 4, 8}));
 }

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "formats/packed_layout.h"
 #include "plan/choose.h"
 #include "plan/cost.h"
 #include "plan/k_splits.h"
@@ -64,9 +65,9 @@ Problem with_wide_rows(const ProblemSizes& sizes) {
     const bool as_bf16 = problem.b.packed.activations == PackedFor::bf16;
     if (is_mxfp4(sizes.recipe.b)) {
         if (as_bf16)
-            problem.b.packed.wide_row = 3;
+            problem.b.packed.internal = formats::PackedInternal{.wide_row = 3}.words();
         else
-            problem.b.packed.windows = 3;
+            problem.b.packed.internal = formats::PackedInternal{.windows = 3}.words();
     }
     return problem;
 }
@@ -94,7 +95,7 @@ TEST(ExpandedWeights, ArePlannedAsBf16NextToBf16) {
     ASSERT_TRUE(work.preparation.expansion && work.unexpanded);
     EXPECT_EQ(family_tile(work).a, (hopper::OperandSpec{hopper::Storage::bf16, hopper::Scaling::none}));
     EXPECT_EQ(family_tile(work).b, (hopper::OperandSpec{hopper::Storage::bf16, hopper::Scaling::factor}));
-    EXPECT_EQ(name(plan(packed(mxfp4), h200()).tile), "128x256x64 stages=3");
+    EXPECT_EQ(plan(packed(mxfp4), h200()).tile, "128x256x64 stages=3");
     const double weights = 4 * 4096.0 * 7168;
     EXPECT_NEAR(static_cast<double>(plan(packed(mxfp4), h200()).cost.preparation_bytes), weights * (2 + 4352.0 / 8192),
                 weights * 0.01);

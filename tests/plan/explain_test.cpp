@@ -5,6 +5,7 @@
 #include <set>
 
 #include "plan/choose.h"
+#include "plan/planned_tile.h"
 #include "plan/problems.h"
 
 namespace tilewright::planner {
@@ -13,9 +14,10 @@ namespace {
 TEST(Explain, NamesTheNextBestThatIsReallyAnother) {
     const Explanation explanation = explain(problem_of(dense(4096, 7168, 2048)), h200(), {});
     ASSERT_TRUE(explanation.chosen && explanation.next_best);
-    PlannedTile same_stages = explanation.next_best->tile;
-    same_stages.stages = explanation.chosen->tile.stages;
-    EXPECT_FALSE(same_stages == explanation.chosen->tile);
+    const PlannedTile chosen = planned_tile(*explanation.chosen);
+    PlannedTile same_stages = planned_tile(*explanation.next_best);
+    same_stages.stages = chosen.stages;
+    EXPECT_FALSE(same_stages == chosen);
     EXPECT_GE(explanation.next_best->cost.seconds, explanation.chosen->cost.seconds);
 }
 
@@ -29,10 +31,10 @@ TEST(Explain, EveryKindOfRejectionOccurs) {
 TEST(Explain, FewTokensArePutOnN) {
     ProblemSizes few = dense(8, 7168, 16384);
     const Explanation one = explain(problem_of(few));
-    EXPECT_TRUE(one.chosen->tile.swap_ab) << name(one.chosen->tile);
+    EXPECT_TRUE(planned_tile(*one.chosen).swap_ab) << one.chosen->tile;
     const Explanation many = explain(problem_of(dense(8192, 8192, 8192)));
-    EXPECT_FALSE(many.chosen->tile.swap_ab) << name(many.chosen->tile);
-    EXPECT_EQ(many.chosen->tile.split_k, 1);
+    EXPECT_FALSE(planned_tile(*many.chosen).swap_ab) << many.chosen->tile;
+    EXPECT_EQ(planned_tile(*many.chosen).split_k, 1);
 }
 
 TEST(Explain, SaysWhyThereIsNoKernel) {

@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "formats/packed_layout.h"
 #include "hopper/tile/stage_layout.h"
 #include "plan/problems.h"
 #include "plan/runnable.h"
@@ -28,7 +29,7 @@ TEST(KSplits, OfAProblemAreThoseOfTheTileThatRuns) {
     for (const std::int64_t m : {1, 64, 4096}) {
         const Problem problem = problem_of(dense(m, 2112, 7168));
         const Workload work = describe(problem);
-        const hopper::Tile tile = device_tile(plan(problem).tile, family_tile(work));
+        const hopper::Tile tile = device_tile(planned_tile(plan(problem)), family_tile(work));
         EXPECT_EQ(planned_k_splits(problem, h200()), k_splits(tile, 7168)) << m;
     }
     ProblemSizes bf16 = dense(64, 256, 256);
@@ -87,7 +88,7 @@ TEST(KSplits, WideRowsForBf16ChangeNoChoice) {
                                                      .groups = grouping == Grouping::dense ? 1 : 8});
                 const Problem uniform = with_packed_shape(ordinary, 0);
                 Problem wide = uniform;
-                wide.b.packed.wide_row = 5;
+                wide.b.packed.internal = formats::PackedInternal{.wide_row = 5}.words();
                 const Plan expected = plan(uniform);
                 for (const Problem& problem : {wide, ordinary}) {
                     EXPECT_EQ(plan(problem).tile, expected.tile) << recipe << " " << m;

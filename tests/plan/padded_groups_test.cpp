@@ -29,9 +29,9 @@ TEST(PaddedGroups, TakeTheTileOfExactEnds) {
         const Problem ends = problem_of(groups_of(Grouping::m_grouped_aligned_offsets, groups, padded, n, k));
         Problem indices = problem_of(groups_of(Grouping::m_grouped_indices, groups, padded, n, k));
         indices.groups.index_alignment = 128;
-        const std::string tile = name(plan(exact).tile);
-        EXPECT_EQ(name(plan(ends).tile), tile) << groups << " groups, m " << m << ", n " << n << ", k " << k;
-        EXPECT_EQ(name(plan(indices).tile), tile) << groups << " groups, m " << m << ", n " << n << ", k " << k;
+        const std::string tile = plan(exact).tile;
+        EXPECT_EQ(plan(ends).tile, tile) << groups << " groups, m " << m << ", n " << n << ", k " << k;
+        EXPECT_EQ(plan(indices).tile, tile) << groups << " groups, m " << m << ", n " << n << ", k " << k;
     }
 }
 

@@ -34,7 +34,7 @@ std::map<std::string, std::vector<double>> ratios() {
         const nlohmann::json row = nlohmann::json::parse(line);
         if (!row.contains("tile") || row.contains("sustained_s")) continue;  // another library, or a hot L2
         for (const Plan& plan : explain(record_problem(row)).legal) {
-            if (name(plan.tile) != row["tile"].get<std::string>()) continue;
+            if (plan.tile != row["tile"].get<std::string>()) continue;
             list[row["op"]].push_back(plan.cost.seconds / (row["us"].get<double>() * 1e-6));
         }
     }

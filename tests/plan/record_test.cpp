@@ -182,7 +182,7 @@ TEST(Record, JudgesAsExplainChooses) {
         ++judged;
         const Explanation explanation =
             explain(problem_of(dense(shape.work.rows, shape.work.columns, shape.work.k)), h200(), {});
-        EXPECT_EQ(name(planned_tile(judge(shape, shape.device, fitted_model).chosen)), name(explanation.chosen->tile))
+        EXPECT_EQ(name(planned_tile(judge(shape, shape.device, fitted_model).chosen)), explanation.chosen->tile)
             << shape.work.key;
     }
     EXPECT_GE(judged, 100);

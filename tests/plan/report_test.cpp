@@ -22,8 +22,8 @@ TEST(ExplainReport, TextNamesTheChoiceItsTermsAndEveryKindOfRejection) {
     const std::string text = explanation_text(problem, false);
     std::set<std::string> words{"dense 1x128:128x128 nt bf16, m 4096, n 7168, k 2048", "predicted", "next best",
                                 "rejected: "};
-    words.insert(name(problem.explanation.chosen->tile));
-    words.insert(name(problem.explanation.next_best->tile));
+    words.insert(problem.explanation.chosen->tile);
+    words.insert(problem.explanation.next_best->tile);
     for (const char* term : {"launch", "memory", "compute", "tensor", "promotion", "epilogue", "waves", "delivery"}) {
         words.insert(term);
     }
@@ -58,7 +58,7 @@ TEST(ExplainReport, SaysThatATunedRowOverrodeTheModel) {
     const std::string text = explanation_text(problem, false);
     EXPECT_TRUE(contains(text, "chosen     128x128x128 stages=4, fast, k-major scales kernel")) << text;
     EXPECT_TRUE(contains(text, "by a tuned row, 2026-11-21: tilewright tune")) << text;
-    EXPECT_TRUE(contains(text, "the model  " + name(problem.explanation.model_choice->tile))) << text;
+    EXPECT_TRUE(contains(text, "the model  " + problem.explanation.model_choice->tile)) << text;
     EXPECT_TRUE(contains(text, " faster, ")) << "the model's own choice is the faster one by its own lights\n" << text;
 }
 
@@ -68,7 +68,7 @@ TEST(ExplainReport, JsonHoldsTheWholeExplanation) {
     const Explanation& explanation = problem.explanation;
     EXPECT_EQ(report["problem"]["recipe"], "1x128:128x128");
     EXPECT_EQ(report["device"], "h200");
-    EXPECT_EQ(report["chosen"]["tile"]["name"], name(explanation.chosen->tile));
+    EXPECT_EQ(report["chosen"]["tile"]["name"], explanation.chosen->tile);
     EXPECT_DOUBLE_EQ(report["chosen"]["us"].get<double>(), explanation.chosen->cost.seconds * 1e6);
     EXPECT_EQ(report["rejected"].size(), explanation.rejected.size());
     EXPECT_EQ(report["legal_candidates"], explanation.legal.size());

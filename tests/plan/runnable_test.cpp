@@ -25,10 +25,10 @@ TEST(RunnablePlans, AreThoseOfExplainInItsOrder) {
             const std::vector<Plan> plans = runnable_plans(problem, h200());
             EXPECT_EQ(plans.front().tile, explanation.chosen->tile) << recipe << " m " << m;
             const hopper::Tile chosen = chosen_tile(problem, geometry(problem), h200());
-            EXPECT_EQ(planned_tile(chosen), explanation.chosen->tile) << recipe << " m " << m;
+            EXPECT_EQ(name(planned_tile(chosen)), explanation.chosen->tile) << recipe << " m " << m;
             EXPECT_TRUE(ships(chosen)) << name(planned_tile(chosen));
             EXPECT_EQ(plans.size(), explanation.legal.size()) << recipe << " m " << m;
-            for (const Plan& plan : plans) EXPECT_NO_THROW(runnable_tile(plan.tile, problem, h200()));
+            for (const Plan& plan : plans) EXPECT_NO_THROW(runnable_tile(planned_tile(plan), problem, h200()));
         }
     }
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "formats/packed_layout.h"
 #include "problem/packed_problem.h"
 #include "problem/preparation.h"
 #include "problem/sample.h"
@@ -90,7 +91,7 @@ TEST(Expansion, IsToBf16NextToBf16) {
     EXPECT_EQ(bytes(spec("1x128:nvfp4", 4096)), 4096 * 16392 * 2) << "decoded, next to packed weights";
     EXPECT_EQ(bytes(spec("nvfp4:mxfp4", 2048)), 2048 * 16392 * 2 + aligned(aligned(values) + factors));
     Problem wide = with_packed_shape(sample_on_gpu(spec("bf16:mxfp4", 2048)), 0);
-    wide.b.packed.wide_row = 7;
+    wide.b.packed.internal = formats::PackedInternal{.wide_row = 7}.words();
     EXPECT_EQ(workspace_bytes(wide), 0);
     EXPECT_EQ(workspace_bytes(sample_on_gpu(spec("bf16:nvfp4", 16))),
               workspace_bytes(sample_on_gpu(spec("bf16:nvfp4", 4096))))

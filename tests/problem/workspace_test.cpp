@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 
+#include "formats/packed_layout.h"
 #include "problem/packed_problem.h"
 #include "problem/preparation.h"
 #include "problem/sample.h"
@@ -184,7 +185,7 @@ TEST(Workspace, WeightsThatArePackedForBf16AreThoseOfTheKernelsForWideRows) {
 TEST(Workspace, NothingIsFoundInPackedWeightsWithWideRows) {
     for (const char* recipe : {"bf16:mxfp4", "nvfp4:mxfp4"}) {
         Problem p = with_packed_shape(sample_on_gpu({.recipe = recipe}), 0);
-        p.b.packed.wide_row = 17;
+        p.b.packed.internal = formats::PackedInternal{.wide_row = 17}.words();
         EXPECT_EQ(messages(validate(p, Backend::hopper, Check::shapes)), "") << recipe;
     }
 }

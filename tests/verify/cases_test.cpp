@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "formats/packed_layout.h"
 #include "verify/choices.h"
 
 namespace tilewright::verify {
@@ -70,7 +71,8 @@ TEST(VerifyCases, HaveWideRowsNextToBf16) {
             for (const VerifyCase& verify_case : cases_of(family, all_arithmetics(), quick)) {
                 if (!verify_case.wide_rows) continue;
                 const check::Case test_case(verify_case.spec);
-                EXPECT_GE(pack_weights(test_case.problem().b, PackedFor::bf16).packed.wide_row, 0);
+                const OwnedPackedWeights packed = pack_weights(test_case.problem().b, PackedFor::bf16);
+                EXPECT_GE(formats::internal_of(packed).wide_row, 0);
                 EXPECT_FALSE(verify_case.arithmetics.empty());
                 seen.insert(std::string(name(family.grouping)) + " " + name(verify_case.spec.recipe));
             }
