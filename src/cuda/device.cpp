@@ -10,7 +10,6 @@
 #include "cuda/tensor_map.h"
 #include "hopper/tile/budget.h"
 #include "launch/tile_code.h"
-#include "plan/devices.h"
 #include "problem/mixed_rows.h"
 
 namespace tilewright::cuda {
@@ -37,7 +36,7 @@ int handle_of(const Driver& driver, int index) {
 
 }  // namespace
 
-DeviceDescription describe_device(const Driver& driver, int index) {
+planner::ReportedGpu reported_gpu(const Driver& driver, int index) {
     const int handle = handle_of(driver, index);
     const auto attribute = [&](int which) {
         int value = 0;
@@ -56,10 +55,14 @@ DeviceDescription describe_device(const Driver& driver, int index) {
                         "GH200); copy the tensors to the host and use the CPU backend",
                         index, chip, major, minor));
     }
-    return planner::recognise({.name = chip,
-                               .sms = attribute(attribute_multiprocessor_count),
-                               .clock_hertz = attribute(attribute_clock_kilohertz) * 1e3,
-                               .l2_bytes = attribute(attribute_l2_bytes)});
+    return {.name = chip,
+            .sms = attribute(attribute_multiprocessor_count),
+            .clock_hertz = attribute(attribute_clock_kilohertz) * 1e3,
+            .l2_bytes = attribute(attribute_l2_bytes)};
+}
+
+DeviceDescription describe_device(const Driver& driver, int index) {
+    return planner::recognise(reported_gpu(driver, index));
 }
 
 Device::Device(const Driver& driver, KernelStore& store, int index)

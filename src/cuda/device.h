@@ -14,6 +14,7 @@
 #include "launch/pack.h"
 #include "launch/preparation.h"
 #include "launch/quantize.h"
+#include "plan/devices.h"
 
 namespace tilewright::cuda {
 
@@ -33,6 +34,9 @@ struct ReadyLaunch {
     int threads = 0;
     int shared_bytes = 0;
 };
+
+/// The GPU as its driver describes it. Throws Error as `describe_device` does.
+planner::ReportedGpu reported_gpu(const Driver& driver, int index);
 
 /// The planner's description of this GPU, made without a context on it. Throws Error if the GPU does not exist or is
 /// not a Hopper GPU.
