@@ -48,7 +48,8 @@ struct RunOptions {
     /// `Cancelled`; if it throws, the call ends with that exception. D is then written in part, never outside its
     /// elements.
     std::function<bool()> cancelled{};
-    /// The device whose bits are returned: the split of k follows from the plan, and the plan from the device.
+    /// The device whose bits are returned: the split of k follows from the plan, and the plan from the device. It is
+    /// one of `known_devices` or that of a file (`read_device`), and lives until the call returns.
     ///
     /// - CPU, bit-exact results: follow the kernels of this device; null: `default_device()`.
     /// - GPU: plan as for this device, again at each call; null: the GPU that holds the tensors.

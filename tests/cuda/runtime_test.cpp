@@ -10,6 +10,7 @@
 #include "cuda/count_allocations.h"
 #include "cuda/gpu_problem.h"
 #include "cuda/probe.h"
+#include "plan/k_splits.h"
 #include "problem/addresses.h"
 #include "problem/mixed_rows.h"
 
@@ -177,6 +178,25 @@ TEST(Runtime, PlansForTheGpuThatIsThere) {
     other.fake().multiprocessors = 100;
     EXPECT_EQ(other.runtime().device(0).description().name, "NVIDIA H900");
     EXPECT_EQ(other.runtime().device(0).sms(), 100);
+}
+
+/// A caller may change a description, or have another one at its address: nothing is remembered of it.
+TEST(Runtime, ACallIsPlannedForTheContentOfItsDevice) {
+    FakeMachine machine;
+    const Problem p = gpu_problem({.m = 8, .n = 1536, .k = 2048});
+    DeviceDescription device = h200();
+    ASSERT_NE(planner::planned_k_splits(p, device), planner::planned_k_splits(p, device_named("h100-pcie")));
+    const auto cluster = [&] {
+        machine.runtime().run_as(p, device, nullptr, {});
+        const test::FakeLaunch& last = machine.fake().last;
+        return last.config.attribute_count == 0 ? 1 : last.attribute.x;
+    };
+    const unsigned first = cluster();
+    device = device_named("h100-pcie");
+    EXPECT_NE(cluster(), first);
+    device = h200();
+    EXPECT_EQ(cluster(), first);
+    EXPECT_FALSE(machine.runtime().repeat(p, nullptr, {})) << "of a call without a device";
 }
 
 TEST(Runtime, AnSmLimitLimitsTheGrid) {

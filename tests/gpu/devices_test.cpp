@@ -6,7 +6,9 @@
 
 #include "gpu/gpu_case.h"
 #include "gpu/recipes.h"
+#include "output/temporary_folder.h"
 #include "plan/k_splits.h"
+#include "plan/tables.h"
 
 namespace tilewright::test {
 namespace {
@@ -40,6 +42,18 @@ TEST(GpuDevices, EachOnesPlansGiveTheBitsThatTheCpuGivesForIt) {
     }
     EXPECT_GE(split, 16);
     EXPECT_GE(answers.size(), 2U) << "all devices split k alike: this test says nothing";
+}
+
+TEST(GpuDevices, AFileIsPlannedForAsATableThatShips) {
+    const CurrentDevice current;
+    const TemporaryFolder folder;
+    const std::string name = "\nname\th100-nvl";
+    std::string text(planner::device_tables.at(3));
+    ASSERT_NE(text.find(name), std::string::npos);
+    write_file(folder.file("mine.tsv"), text.replace(text.find(name), name.size(), "\nname\tmine"));
+    const DeviceDescription mine = read_device(folder.file("mine.tsv"));
+    const check::CaseSpec spec{.recipe = recipe_of("1x128:128x128"), .m = 16, .n = 2112, .k = 2304};
+    EXPECT_EQ(compared(spec, mine), compared(spec, device_named("h100-nvl")));
 }
 
 }  // namespace
