@@ -98,8 +98,9 @@ int usable_sms(const Workload& work, const DeviceDescription& device) {
 int resident_blocks(const hopper::Tile& tile, int sms) {
     // One H200: with one block per SM, clusters of 2 fill all 132 SMs. 30 clusters of 4 or 15 of 8 run at once and fill
     // 120. With two blocks per SM, 62 and 30 clusters run at once.
-    const int blocks = sms * blocks_per_sm(tile);
-    return (tile.cluster.size > 2 ? blocks * 10 / 11 : blocks) / tile.cluster.size * tile.cluster.size;
+    const int blocks = sms * blocks_per_sm(tile), size = tile.cluster.size;
+    const int most = (size > 2 ? blocks * 10 / 11 : blocks) / size * size;
+    return blocks < size ? 0 : std::max(most, size);  // the eleventh is of a whole GPU: one cluster always runs
 }
 
 TileDistribution tile_distribution(const hopper::Tile& tile, const Workload& work, const DeviceDescription& device) {

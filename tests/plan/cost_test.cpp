@@ -181,6 +181,16 @@ TEST(Choice, TakesSizesOfAnyMagnitude) {
     }
 }
 
+TEST(Choice, HasBlocksForAsManySmsAsAClusterTakes) {
+    for (int limit = 1; limit <= 8; ++limit) {
+        ProblemSizes sizes = dense(64, 2112, 7168);
+        sizes.sm_limit = limit;
+        const Plan chosen = plan(problem_of(sizes));
+        EXPECT_GT(chosen.grid, 0) << limit << " SMs";
+        EXPECT_GT(chosen.cost.compute, 0) << limit << " SMs";
+    }
+}
+
 TEST(Choice, StaysWithinTheSmLimit) {
     double before = std::numeric_limits<double>::infinity();
     for (int limit : {1, 2, 3, 16, 77, 132}) {
