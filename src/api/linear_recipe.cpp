@@ -51,8 +51,8 @@ constexpr std::array all{
 
 const std::vector<std::string_view>& linear_recipe_names() {
     static const std::vector<std::string_view> names = [] {
-        std::vector<std::string_view> list;
-        for (const Named& each : all) list.push_back(each.name);
+        std::vector<std::string_view> list(all.size());
+        std::transform(all.begin(), all.end(), list.begin(), [](const Named& each) { return each.name; });
         return list;
     }();
     return names;
