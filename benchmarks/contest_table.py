@@ -9,6 +9,7 @@ import json
 import math
 import pathlib
 import statistics
+import textwrap
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -177,7 +178,7 @@ def failures(record: Record) -> list[str]:
         for key, why in each.failed.items():
             if key not in record.missing:
                 found.setdefault((key, why), []).append(each.words)
-    return [f"{key} not measured: {why} ({len(names)}: {'; '.join(names[:MOST_NAMED])}{'; ...' if len(names) > MOST_NAMED else ''})"
+    return [f"{key} not measured: {why} ({len(names)}: {', '.join(names[:MOST_NAMED])}{', ...' if len(names) > MOST_NAMED else ''})"
             for (key, why), names in found.items()]  # fmt: skip
 
 
@@ -213,8 +214,9 @@ def page(has_record: Callable[[str], bool], read_record: Callable[[str], list[Ro
     record = newest(read_record(name))
     head, shapes = record.heads[-1], record.shapes
     (columns, *lines), (pair_columns, *pairs) = class_lines(shapes), pair_lines(shapes)
-    blocks = [f"## All contestants in one run\n\n{head['device']}, commit {head['commit'][:7]}, {head['date']}, by `make gpu-contest`. Speeds of "
-              f"the drop-in are in\ntimes of DeepGEMM's. For each shape the median of {RUNS} runs counts.",
+    blocks = [f"## All contestants in one run\n\n{head['device']}, commit {head['commit'][:7]}, {head['date']}, by `make gpu-contest`.\nSpeeds of "
+              f"the drop-in are in times of DeepGEMM's. For each shape the median of {RUNS} runs counts.",
               table(columns, lines), "Geometric means against every peer, and in how many shapes both were:", table(pair_columns, pairs)]  # fmt: skip
-    said = [f"- {words}." for words in [*missing_lines(record), *failures(record), *few_runs(shapes)]]
+    reasons = [*missing_lines(record), *failures(record), *few_runs(shapes)]
+    said = [textwrap.fill(f"- {words}.", 100, subsequent_indent="  ") for words in reasons]
     return "\n\n".join([*blocks, *(["\n".join(said)] if said else [])])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import statistics
+import textwrap
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+import contest_table
 import training_peers_table
 from markdown_table import Row, shape, table
 from training_sizes import drawn
@@ -34,18 +36,30 @@ PRODUCTS = (
     Product("gpt-oss decode, packed MXFP4", "fp4", MASKED, "bf16:mxfp4", [128, 256, 4, 5760, 2880], True),
 )  # fmt: skip
 
-# By what `tilewright classes` calls them. Dense shapes are those of two suites of `tilewright bench`, which have none in common.
-CLASSES = {
-    "dense ragged, scales along m": "dense, `peers-ragged`, m from 72 to 1,500",
-    "dense m = 64, 128, scales along m": "dense, `peers`, m = 64 and 128",
-    "dense m = 1024, scales along m": "dense, `peers`, m = 1024",
-    "dense m >= 4096, scales along m": "dense, `peers`, m from 4096",
-    "contiguous, exact ends, scales along k": "m-grouped, offsets",
-    "masked, scales along m": "m-grouped, masked",
-    "contiguous, drop-in": "m-grouped, through the drop-in",
-}
-BLAS = {"1x128 / 128x128 scale": "cuBLASLt, same scales", "per-tensor scale": "cuBLASLt, one scale per tensor"}
+class Comparison(NamedTuple):
+    """A row of ratios to DeepGEMM: what `tilewright classes` calls it in the H200's record, and its class in the H100's contest."""
+
+    words: str
+    class_h200: str
+    class_h100: str
+    ours: str = contest_table.DROP_IN
+
+
+# Dense shapes are those of two suites of `tilewright bench`, which have none in common.
+COMPARISONS = (
+    Comparison("dense, `peers-ragged`, m from 72 to 1,500", "dense ragged, scales along m", "ragged"),
+    Comparison("dense, `peers`, m = 64 and 128", "dense m = 64, 128, scales along m", "few"),
+    Comparison("dense, `peers`, m = 1024", "dense m = 1024, scales along m", "1024"),
+    Comparison("dense, `peers`, m from 4096", "dense m >= 4096, scales along m", "4096"),
+    Comparison("m-grouped, offsets", "contiguous, exact ends, scales along k", "contiguous", contest_table.NATIVE),
+    Comparison("m-grouped, padded, through the drop-in", "contiguous, drop-in", "contiguous"),
+    Comparison("m-grouped, masked", "masked, scales along m", "masked"),
+)  # fmt: skip
+BLAS = {"1x128 / 128x128 scale": ("cuBLASLt, same scales", "cuBLASLt blocks"),
+        "per-tensor scale": ("cuBLASLt, one scale per tensor: less work", "cuBLASLt tensor")}  # fmt: skip
+DENSE = ("few", "1024", "4096", "ragged")
 TRAINING = (("forward", "tensor", "training, forward, per tensor"), ("wgrad", "row", "training, wgrad, per row"))
+MANY_TOKENS, MANY_OF_AN_EXPERT = 8192, 2048
 RUNS = [f"tilewright bench --backend hopper --suite {suite} --peers --recipe 1d2d --sa-layout m --json benchmarks/results/h200.jsonl"
         for suite in ("peers", "peers-ragged")]  # fmt: skip
 
@@ -58,8 +72,16 @@ def times(value: float) -> str:
     return f"{value:.2f}x"
 
 
-def line(words: str, gpu: str, peer: str, mean: float, worst: float) -> list[str]:
-    return [words, gpu, peer, times(mean), times(worst), verdict(mean)]
+def cell(speeds: Iterable[float]) -> str:
+    """The mean and the worst. Bold: slower in the mean."""
+    values = list(speeds)
+    mean, worst = geomean(values), min(values)
+    return mean_and_worst(mean, worst)
+
+
+def mean_and_worst(mean: float, worst: float) -> str:
+    rounded = times(mean)
+    return f"{f'**{rounded}**' if round(mean, 2) < 1 else rounded} ({times(worst)})"
 
 
 def line_of(product: Product, rows: list[Row]) -> Row:
@@ -123,26 +145,52 @@ def versions(*records: list[Row]) -> str:
     return ", ".join(sorted(found))
 
 
+def speeds_of(contest: contest_table.Record, classes: Iterable[str], ours: str, peer: str) -> list[float]:
+    speeds = [each.speed(ours, peer) for each in contest.shapes if each.shape_class in classes]
+    return [speed for speed in speeds if speed is not None]
+
+
+def has_many_tokens(layer: str) -> bool:
+    """Of "8 x 2048 x 7168 -> 4096" (experts, tokens of each) or "8192 x 4096 -> 14336" (dense)."""
+    *experts, tokens, _ = layer.split(" -> ")[0].split(" x ")
+    return int(tokens) >= (MANY_OF_AN_EXPERT if experts else MANY_TOKENS)
+
+
+def step_rows(rows: list[Row]) -> list[list[str]]:
+    """Training steps of layers with many tokens for their weights, and of the others."""
+    steps = [row for row in rows if row["figure"] == "training step"]
+    parts: dict[bool, list[float]] = {True: [], False: []}
+    for row in steps:
+        parts[has_many_tokens(row["layer"])].append(row["speed"])
+    words = {True: f"{MANY_TOKENS:,} tokens, or {MANY_OF_AN_EXPERT:,} of each expert", False: "fewer tokens"}
+    return [[f"training step, {words[many]}: {len(speeds)} layers", "torch, bf16", "", cell(speeds)] for many, speeds in parts.items()]
+
+
 def ratios(record: Record, classes: list[Row], peers: list[Row]) -> str:
     """classes: what `tilewright classes` says with tuned rows; peers: the lines of benchmarks/peers that it compares with."""
     of = {row["class"]: row for row in classes if row["tuned_rows"]}
     deep_gemm = " ".join(next(row["peer"] for row in peers if row["peer"].startswith("DeepGEMM")).split()[:2])
-    rows = [line(f"{words}: {of[name]['shapes']} shapes", "H200", "DeepGEMM", of[name]["deep_gemm"], of[name]["deep_gemm_worst"])
-            for name, words in CLASSES.items()]  # fmt: skip
-    for scales, words in BLAS.items():
-        speeds = against_blas(record("h200"), scales)
-        rows.append(line(f"dense, both suites: {len(speeds)} shapes", "H200", words, geomean(speeds), min(speeds)))
+    contest = contest_table.newest(record("h100_contest"))
+    rows = []
+    for each in COMPARISONS:
+        h200 = of[each.class_h200]
+        h100 = speeds_of(contest, [each.class_h100], each.ours, contest_table.DEEP_GEMM)
+        rows.append([f"{each.words}: {h200['shapes']} shapes", "DeepGEMM",
+                     mean_and_worst(h200["deep_gemm"], h200["deep_gemm_worst"]), cell(h100)])  # fmt: skip
+    for scales, (words, peer) in BLAS.items():
+        h200_speeds = against_blas(record("h200"), scales)
+        h100 = speeds_of(contest, DENSE, contest_table.NATIVE, peer)
+        rows.append([f"dense, both suites: {len(h200_speeds)} shapes", words, cell(h200_speeds), cell(h100)])
     training = newest(record("training_peers"))
     for section, ours, words in TRAINING:
         against = next(v for v in training_peers_table.verdicts(training, section) if v.target.ours == ours)
-        worst = min(against.speeds.values())
-        rows.append(line(f"{words}: {len(against.speeds)} shapes", "H100", "torch, fp8 per row", against.geomean, worst))
+        speeds = against.speeds.values()
+        rows.append([f"{words}: {len(speeds)} shapes", "torch, fp8 per row", "", cell(speeds)])
+    steps = newest(record("h100_steps"))
+    rows += step_rows(steps)
     used = [row for row in training if row["section"] in {section for section, _, _ in TRAINING}]
-    origin = f"H200 at commit {commit_of(record('h200'))}, H100 at {commit_of(training)}; {deep_gemm}, {versions(record('h200'), used)}."
-    return table(["product", "GPU", "compared with", "their time / ours, mean", "worst shape", ""], rows) + "\n\n" + origin
-
-
-def verdict(mean: float) -> str:
-    """Level: up to 5 % faster, as the table rounds it."""
-    rounded = round(mean, 2)
-    return "**slower**" if rounded < 1 else "level" if rounded <= 1.05 else "faster"
+    commits = ", ".join(dict.fromkeys(commit[:7] for commit in (contest.heads[0]["commit"], steps[0]["commit"], commit_of(training))))
+    fork = " ".join(reversed(contest.heads[0]["versions"]["deep_gemm"].replace("(", "").replace(")", "").split()))
+    origin = (f"H200: commit {commit_of(record('h200'))}, {deep_gemm}. H100: commits {commits}, DeepGEMM as {fork}. "
+              f"{versions(record('h200'), used)}.")  # fmt: skip
+    return table(["product", "compared with", "H200: mean (worst)", "H100: mean (worst)"], rows) + "\n\n" + textwrap.fill(origin, 100)
