@@ -315,7 +315,23 @@ TABLES = {"source": source, "classes": classes, "dense": dense, "whole tensors":
           "packed": lambda: fp4_tables.packed(record("h200_fp4")), "short blocks": lambda: fp4_tables.short_blocks(record("h200_fp4"))}
 H100_TABLES = {"contest": lambda: contest_table.page(has_record, record, "h100_contest"), "training peers": training_peers, "on an H100": on_an_h100}
 SUMMARY_TABLES = {"source": source, "summary": summary, "training summary": training_summary, "fp4 summary": fp4_summary}
-TRAINING_TABLES = {"training": lambda: training_table.text(record("moe_train"), table)}
+
+def training_steps() -> str:
+    """Steps of single layers and the host's time, of the newest run of training_step.py."""
+    rows = newest(record("h100_steps"))
+    columns = ["layer", "torch bf16", *(f"`{recipe}`" for recipe in rows[0]["us"]), "speed", "target"]
+    lines = []
+    for row in rows:
+        host = row["figure"] != "training step"
+        speed = row["torch_bf16_us"] / min(row["us"].values())
+        target = f"{row['target_us']:.0f} us" if host else f"{row['target']:.2f}"
+        name = f"host only, {row['layer']}" if host else row["layer"]
+        lines.append([name, f"{row['torch_bf16_us']:.0f}", *(f"{us:.0f}" for us in row["us"].values()), f"{speed:.2f}", target])
+    origin = f"{rows[0]['device']}, commit {rows[0]['commit'][:7]}, {rows[0]['date']}, torch {rows[0]['torch']}."
+    return f"{origin} Times are in us.\n\n{table(columns, lines)}"
+
+
+TRAINING_TABLES = {"steps": training_steps, "training": lambda: training_table.text(record("moe_train"), table)}
 README_TABLES = {"products": lambda: readme_tables.products(record),
                  "ratios": lambda: readme_tables.ratios(record, class_lines(), peers_table.rows())}  # fmt: skip
 PAGES = {PAGE: TABLES, H100_PAGE: H100_TABLES, SUMMARY_PAGE: SUMMARY_TABLES, TRAINING_PAGE: TRAINING_TABLES, README: README_TABLES}
