@@ -64,7 +64,7 @@ struct LinearForward {
     /// With groups: int32 or int64 [groups], the token at which each group ends. Clamped, never trusted, as in
     /// `Grouping::m_grouped_offsets`. The rows of Y and dX that belong to no group are set to zeros.
     Tensor ends{};
-    Tensor y{};  // [tokens, N], written; bf16, f16 or f32
+    Tensor y{};  // [tokens, N], written; bf16, f16 or f32. With ends its columns are adjacent, and dx's too
     /// Written if its values are given: what backward needs for dW, with the shapes of `kept_shape`. X^T quantized by
     /// recipe.columns; if the recipe folds, X quantized by recipe.activations.
     Operand kept{};

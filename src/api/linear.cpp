@@ -7,6 +7,7 @@
 #include <new>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "api/linear_check.h"
 #include "base/math.h"
@@ -235,10 +236,20 @@ void finish_groups(const Tensor& ends, const Tensor& source, const Tensor& colum
     cuda::quantize(launch::lower_groups(ends, tokens, column_ends, d), source.device.index, how.stream);
 }
 
-void multiply(const Product& product, RunOptions how) {
+/// result: the caller's name of D, for messages.
+void multiply(const Product& product, const std::string& result, RunOptions how) {
     how.backend = Backend::automatic;
     how.workspace = product.workspace;
-    run(product.problem, how);
+    try {
+        run(product.problem, how);
+    } catch (const Error& error) {
+        if (error.findings().empty()) throw;
+        std::vector<Finding> renamed = error.findings();
+        for (Finding& finding : renamed) {
+            if (finding.operand == "d" || finding.operand.starts_with("d.")) finding.operand.replace(0, 1, result);
+        }
+        throw Error(std::move(renamed));
+    }
 }
 
 }  // namespace
@@ -259,9 +270,9 @@ void run(const LinearForward& call, const RunOptions& how) {
     Arena arena(memory.data(), call.x.device);
     const ForwardSteps made = steps(call, arena);
     if (call.w_real.given()) quantize(call.w_real, {.recipe = call.options.recipe.weights}, call.w, conversion(how));
-    if (call.ends.given()) finish_groups(call.ends, call.x, {}, call.y, how);
     quantize_tokens({.x = call.x, .ends = call.ends}, made.rows, made.columns, false, conversion(how));
-    multiply(made.product, how);
+    multiply(made.product, "y", how);
+    if (call.ends.given()) finish_groups(call.ends, call.x, {}, call.y, how);  // the product has checked y's memory
 }
 
 void run(const LinearBackward& call, const RunOptions& how) {
@@ -269,14 +280,14 @@ void run(const LinearBackward& call, const RunOptions& how) {
     const CallMemory memory(bytes_of(call, call.dy), call.dy, how.workspace);
     Arena arena(memory.data(), call.dy.device);
     const BackwardSteps made = steps(call, arena);
-    finish_groups(call.ends, call.dy, made.column_ends, call.dx, how);
     quantize_tokens({.x = call.dy, .ends = call.ends}, made.rows, made.columns, false, conversion(how));
-    if (call.dx.given()) multiply(made.dgrad, how);
+    if (call.dx.given()) multiply(made.dgrad, "dx", how);
+    finish_groups(call.ends, call.dy, made.column_ends, call.dx, how);
     if (!call.dw.given()) return;
     if (made.turned.values.given()) {
         transpose_codes({.values = call.kept.values}, call.ends, made.turned, conversion(how));
     }
-    multiply(made.wgrad, how);
+    multiply(made.wgrad, "dw", how);
 }
 
 }  // namespace tilewright

@@ -33,6 +33,13 @@ public:
         device(operand, tensor);
     }
 
+    /// A result whose rows may be cleared: those of tokens of no group.
+    void rows(const std::string& operand, const Tensor& tensor) {
+        if (tensor.shape.rank() != 2 || tensor.strides.rank() != 2) return;  // named by `shape`, or by the product
+        if (tensor.shape[1] <= 1 || tensor.strides[1] == 1) return;
+        add({operand, "strides " + to_string(tensor.strides), "adjacent columns, because there are ends", ""});
+    }
+
     void device(const std::string& operand, const Tensor& tensor) {
         if (tensor.device == device_) return;
         add({operand, "memory of another device", "memory of the device of the tokens", "copy it there"});
@@ -104,6 +111,7 @@ std::vector<Finding> check(const LinearForward& call) {
     if (call.w_real.given()) findings.shape("w_real", call.w_real, w);
     findings.ends(call.ends, groups);
     findings.shape("y", call.y, {call.x.shape[0], w[n]});
+    if (groups > 0) findings.rows("y", call.y);
     if (call.bias.given()) findings.shape("bias", call.bias, groups > 0 ? Dims{groups, w[n]} : Dims{w[n]});
     if (call.kept.values.given()) check_kept(findings, call.options, call.kept, call.x.shape, groups);
     return findings.take();
@@ -127,6 +135,7 @@ std::vector<Finding> check(const LinearBackward& call) {
         const std::int64_t k = call.dx.shape[1];
         const Dims matrix = recipe.backward_weights ? Dims{k, n} : Dims{n, k};
         findings.shape("dx", call.dx, {tokens, k});
+        if (groups > 0) findings.rows("dx", call.dx);
         findings.shape("w.values", call.w.values, groups > 0 ? Dims{groups, matrix[0], matrix[1]} : matrix);
         findings.granularity("w", call.w, recipe.backward_weights.value_or(recipe.weights));
     }

@@ -250,6 +250,14 @@ TEST(Linear, EachMistakeIsNamed) {
     EXPECT_NE(backward([](B& c) { c.dw.shape[2] = 40; }).find("kept.values: got [48, 512]"), std::string::npos);
     EXPECT_NE(backward([](B& c) { c.w = {}; }).find("w.values: got nothing"), std::string::npos);
     EXPECT_NE(backward([](B& c) { c.kept = {}; }).find("kept.values: got nothing"), std::string::npos);
+    // Rows of tokens of no group are cleared, so that memory and order count before.
+    EXPECT_NE(forward([](F& c) { c.y.data = nullptr; }).find("y: got a null pointer"), std::string::npos);
+    EXPECT_NE(forward([](F& c) {
+                  c.y.strides = {1, 200};
+              }).find("y: got strides [1, 200]; expected adjacent columns"),
+              std::string::npos);
+    EXPECT_NE(backward([](B& c) { c.dx.strides = {1, 200}; }).find("dx: got strides [1, 200]"), std::string::npos);
+    EXPECT_NE(forward([](F& c) { c.ends.data = nullptr; }).find("a null pointer"), std::string::npos);
     EXPECT_EQ(message_of(good.forward), "");
     EXPECT_EQ(message_of(good.backward), "");
 }
