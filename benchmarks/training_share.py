@@ -34,7 +34,7 @@ GROUPED = ((8, 2048, 7168, 4096), (8, 2048, 2048, 7168), (32, 512, 2048, 1536), 
 
 # In mangled names each word follows its length.
 OURS = re.compile(r"hopper(?:::|\d+)([a-z_]+?)(?=[<(IEv]|$)")
-QUANTISERS = {"quantize", "measure", "clear_scales", "finish_scales", "finish_tensor_scales", "quantize_blocks"}
+QUANTISERS = {"quantize", "measure", "finish_groups", "clear_scales", "finish_scales", "finish_tensor_scales", "quantize_blocks"}
 COPIES = {"transpose_codes", "expand_weights", "decode_codes"}
 
 

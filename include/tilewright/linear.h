@@ -57,14 +57,14 @@ struct LinearOptions {
 
 struct LinearForward {
     LinearOptions options{};
-    Tensor x{};       // [tokens, K], f32, bf16 or f16
-    Operand w{};      // quantized by recipe.weights: [N, K] or [groups, N, K]
-    Tensor w_real{};  // W in f32, bf16 or f16; if given, the call first quantizes it into w
-    Tensor bias{};    // [N] or [groups, N], f32 or bf16; may be not given
+    Tensor x{};       // [tokens, K], f32, bf16 or f16.
+    Operand w{};      // Quantized by recipe.weights: [N, K] or [groups, N, K].
+    Tensor w_real{};  // W in f32, bf16 or f16. If given, the call first quantizes it into w.
+    Tensor bias{};    // [N] or [groups, N], f32 or bf16. May be not given.
     /// With groups: int32 or int64 [groups], the token at which each group ends. Clamped, never trusted, as in
     /// `Grouping::m_grouped_offsets`. The rows of Y and dX that belong to no group are set to zeros.
     Tensor ends{};
-    Tensor y{};  // [tokens, N], written; bf16, f16 or f32. With ends its columns are adjacent, and dx's too
+    Tensor y{};  // [tokens, N], written; bf16, f16 or f32. With ends its columns are adjacent, and dx's too.
     /// Written if its values are given: what backward needs for dW, with the shapes of `kept_shape`. X^T quantized by
     /// recipe.columns; if the recipe folds, X quantized by recipe.activations.
     Operand kept{};
@@ -80,15 +80,15 @@ OperandShape kept_shape(const LinearRecipe& recipe, std::int64_t tokens, std::in
 
 struct LinearBackward {
     LinearOptions options{};
-    Tensor dy{};     // [tokens, N], f32, bf16 or f16
-    Operand kept{};  // of forward; read if dw is given
+    Tensor dy{};     // [tokens, N], f32, bf16 or f16.
+    Operand kept{};  // As forward wrote it. Read if dw is given.
     /// Read if dx is given: W quantized by recipe.backward_weights [K, N] or [groups, K, N]. Without that recipe: w of
     /// forward.
     Operand w{};
-    Tensor ends{};      // as in forward
-    Tensor dx{};        // [tokens, K], written if given
-    Tensor dw{};        // [groups, N, K] (one group without ends), written if given
-    bool adds = false;  // dw += dY^T X
+    Tensor ends{};      // As in forward.
+    Tensor dx{};        // [tokens, K], written if given.
+    Tensor dw{};        // [groups, N, K] (one group without ends), written if given.
+    bool adds = false;  // dw += dY^T X.
 };
 
 /// Bytes of GPU memory that a call needs in addition to its operands, as `Workspace` says. On the CPU a call needs none

@@ -62,16 +62,16 @@ std::optional<double> power_hertz(const PowerTest& test, const DeviceDescription
 
 struct DeviceTimings {
     planner::ReportedGpu gpu{};
-    std::optional<int> pairs_at_once{};  // clusters of two blocks
-    std::vector<Transfer> reads{};       // from HBM by TMA, the SMs' rings full
+    std::optional<int> pairs_at_once{};  // Clusters of two blocks.
+    std::vector<Transfer> reads{};       // From HBM by TMA, the SMs' rings full.
     std::vector<Transfer> writes{};
-    Transfer copy{};                  // of `bytes`, which are read and written
-    Transfer shallow{};               // read with fewer bytes in flight, so that their latency is the bound
-    double shallow_bytes = 0;         // in flight on each SM
-    Transfer l2_of_all{};             // each SM reads its own lines again and again
-    Transfer l2_of_one{};             // the same for one SM
+    Transfer copy{};                  // Reads and writes `bytes`.
+    Transfer shallow{};               // Read with fewer bytes in flight, so that their latency is the bound.
+    double shallow_bytes = 0;         // In flight on each SM.
+    Transfer l2_of_all{};             // Each SM reads its own lines again and again.
+    Transfer l2_of_one{};             // The same for one SM.
     double empty_kernel = 0;          // seconds
-    std::vector<TileTimes> loops{};   // pairs: with few and with many k-blocks
+    std::vector<TileTimes> loops{};   // Pairs: with few and with many k-blocks.
     std::vector<TileTimes> stores{};  // pairs: with few and with many waves, of a tile in `loops`
     std::optional<PowerTest> power{};
 };

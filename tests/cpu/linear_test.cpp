@@ -250,7 +250,7 @@ TEST(Linear, EachMistakeIsNamed) {
     EXPECT_NE(backward([](B& c) { c.dw.shape[2] = 40; }).find("kept.values: got [48, 512]"), std::string::npos);
     EXPECT_NE(backward([](B& c) { c.w = {}; }).find("w.values: got nothing"), std::string::npos);
     EXPECT_NE(backward([](B& c) { c.kept = {}; }).find("kept.values: got nothing"), std::string::npos);
-    // Rows of tokens of no group are cleared, so that memory and order count before.
+    // Rows of tokens of no group are cleared: memory and order are checked first.
     EXPECT_NE(forward([](F& c) { c.y.data = nullptr; }).find("y: got a null pointer"), std::string::npos);
     EXPECT_NE(forward([](F& c) {
                   c.y.strides = {1, 200};
