@@ -92,8 +92,8 @@ Slower slower_on_an_h100(const std::string& record, std::size_t count) {
     return slower;
 }
 
-/// Its numbers were fitted to the first record. One, written_byte, was chosen for both. Both miss the targets below: the
-/// test holds the values that are reached.
+/// Its numbers were fitted to the first record. One, written_byte, was chosen for both. Both miss the targets below:
+/// the test holds the values that are reached.
 TEST(Record, TheModelsChoiceIsNearTheBestOnAnH100) {
     const Slower fitted = slower_on_an_h100("h100_candidates.jsonl", 141);
     EXPECT_LE(fitted.mean, 1.023);
