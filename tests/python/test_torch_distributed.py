@@ -10,7 +10,7 @@ import torch.distributed as dist  # noqa: E402
 from tilewright.torch import GroupedLinear, Linear, reuse_weights  # noqa: E402
 from torch.distributed.optim import ZeroRedundancyOptimizer  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
-from torch_layers import normal  # noqa: E402
+from torch_layers import end_process, normal  # noqa: E402
 from torch_oracle import Oracle  # noqa: E402
 
 WIDTH, TOKENS, STEPS, MICROBATCHES = 64, 40, 6, 2
@@ -98,7 +98,7 @@ def train_in_a_process(rank, rendezvous, results):
             moved = float((model.dense.weight - begin).abs().max())
             found[kind, reuses] = len(ours) == len(theirs) and all(map(torch.equal, ours, theirs)), moved
     torch.save(found, f"{results}{rank}")
-    dist.destroy_process_group()
+    end_process()
 
 
 def test_two_processes(tmp_path):

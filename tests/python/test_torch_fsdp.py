@@ -15,7 +15,7 @@ import torch.distributed as dist  # noqa: E402
 from tilewright.torch import RECIPES, GroupedLinear, Linear, _reuse, linear, reuse_weights  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard  # noqa: E402
-from torch_layers import normal, one_thread  # noqa: E402, F401
+from torch_layers import end_process, normal, one_thread  # noqa: E402, F401
 
 WIDTH, TOKENS, STEPS = 128, 140, 3
 
@@ -138,7 +138,7 @@ def train_in_a_process(rank, rendezvous, results):
     whole = [parameter.full_tensor() for parameter in model.parameters()]
     if rank == 0:
         torch.save(whole, results)
-    dist.destroy_process_group()
+    end_process()
 
 
 def test_two_processes(tmp_path):
