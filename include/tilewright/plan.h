@@ -91,9 +91,9 @@ struct Plan {
     std::string tile;
     /// Which of the tile's kernels. It depends on addresses and strides:
     ///
-    /// - "general": any call;
-    /// - "fast": D is bf16, and TMA loads 1x128 scales;
-    /// - "fast, k-major scales": the same for A's 1x128 scales that TMA cannot load;
+    /// - "general": any call.
+    /// - "fast": D is bf16, and TMA loads 1x128 scales.
+    /// - "fast, k-major scales": as "fast", for A's 1x128 scales that TMA cannot load.
     /// - "fast, f32": D is f32.
     std::string variant;
     bool in_windows = false;  // Packed weights with wide rows: use the kernel for exponent windows.

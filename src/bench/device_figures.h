@@ -35,7 +35,7 @@ struct ClockedTime {
     double clocks() const { return seconds * hertz; }
 };
 
-/// The same product twice: with tiles that fill all SMs, without a rest, in whole waves.
+/// One product, twice: with tiles that fill all SMs, without a rest, in whole waves.
 struct TileTimes {
     hopper::Tile tile{};
     std::int64_t waves = 1;

@@ -23,9 +23,9 @@ class LayerRecipe:
         backward_weights: W in dgrad, along N. If None, dgrad reads the values of forward. It can, because each block of
             N x K with one scale in forward also has one scale in dgrad.
         gradient_columns: dY^T in wgrad, along the tokens of a group. Wgrad is dW = dY^T X.
-        columns: X^T in wgrad, along the tokens of a group. If None, the recipe folds: dgrad and wgrad multiply the values of forward without their scales (docs/numerics.md). Instead dY is
-            multiplied by the scales of W's rows before it is quantized for dgrad. For wgrad it is multiplied by the scales
-            of X's tokens.
+        columns: X^T in wgrad, along the tokens of a group. If None, the recipe folds: dgrad and wgrad
+            multiply the values of forward without their scales (docs/numerics.md). Instead dY is multiplied by the scales of
+            W's rows before it is quantized for dgrad. For wgrad it is multiplied by the scales of X's tokens.
     """
 
     activations: str
