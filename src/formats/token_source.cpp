@@ -6,15 +6,25 @@
 
 namespace tilewright::formats {
 
+std::vector<TokenGroup> token_groups(const Tensor& ends, std::int64_t tokens) {
+    if (!ends.given()) return {{.begin = 0, .end = tokens}};
+    std::vector<TokenGroup> groups(static_cast<std::size_t>(ends.shape[0]));
+    std::int64_t begin = 0;
+    for (std::int64_t i = 0; i < ends.shape[0]; ++i) {
+        const std::int64_t given = load_integer(ends.data, ends.format, i * ends.strides[0]);
+        const std::int64_t end = std::clamp(given, begin, tokens);
+        groups[static_cast<std::size_t>(i)] = {.begin = begin, .end = end};
+        begin = end;
+    }
+    return groups;
+}
+
 std::vector<TokenStrip> token_strips(const Tensor& ends, std::int64_t tokens) {
     std::vector<TokenStrip> strips;
-    const std::int64_t groups = ends.given() ? ends.shape[0] : 1;
-    std::int64_t begin = 0;
+    const std::vector<TokenGroup> groups = token_groups(ends, tokens);
     std::int64_t column = 0;
-    for (std::int64_t group = 0; group < groups; ++group) {
-        const std::int64_t given =
-            ends.given() ? load_integer(ends.data, ends.format, group * ends.strides[0]) : tokens;
-        const std::int64_t end = std::clamp(given, begin, tokens);
+    for (std::int64_t group = 0; group < std::ssize(groups); ++group) {
+        auto [begin, end] = groups[static_cast<std::size_t>(group)];
         for (; begin < end; begin += std::min(token_block, end - begin), column += token_block) {
             strips.push_back(
                 {.group = group, .token = begin, .tokens = std::min(token_block, end - begin), .column = column});

@@ -21,6 +21,14 @@ struct TokenStrip {
     std::int64_t column = 0;  // of the transposed operand, where the first token is
 };
 
+struct TokenGroup {
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+};
+
+/// The tokens of each group; without ends all tokens are one group. Ends are clamped, as everywhere.
+std::vector<TokenGroup> token_groups(const Tensor& ends, std::int64_t tokens);
+
 /// All of them, by ascending token.
 std::vector<TokenStrip> token_strips(const Tensor& ends, std::int64_t tokens);
 
