@@ -1,5 +1,5 @@
 # The commands of the project. `make run` and `make test` work on a bare machine: `tools/setup` installs what is missing.
-.PHONY: help setup build run test test-cpp test-sanitize test-python test-install test-package test-wheel test-bare wheel docs bench cpu-training gpu-test gpu-bench gpu-classes gpu-contest gpu-gradients gpu-host gpu-packed gpu-peers gpu-quantisers gpu-skew gpu-steps gpu-timeline gpu-training gpu-wheel lint format clean
+.PHONY: help setup build run test test-cpp test-sanitize test-python test-install test-package test-wheel test-bare wheel docs bench cpu-training gpu-test gpu-bench gpu-classes gpu-contest gpu-gradients gpu-host gpu-packed gpu-peers gpu-quantisers gpu-share gpu-skew gpu-steps gpu-timeline gpu-training gpu-wheel lint format clean
 
 cpus := $(shell nproc)
 python := build/venv/bin/python
@@ -161,6 +161,9 @@ gpu-peers: build python-package  ## products of a training step next to torch's 
 
 gpu-steps: build python-package  ## training steps of single layers and of torch's bf16 layers, and the host's time; PYTHON: one that has torch and the package
 	$${PYTHON:-$(python)} benchmarks/training_step.py --json benchmarks/results/$(card)_steps.jsonl || [ $$? -eq 1 ]  # 1: a target is missed
+
+gpu-share: build python-package  ## the share of quantizers in the GPU time of a training step; PYTHON: one that has torch and the package
+	$${PYTHON:-$(python)} benchmarks/training_share.py --json benchmarks/results/$(card)_share.jsonl || [ $$? -eq 1 ]  # 1: a target is missed
 
 fp4 := --json benchmarks/results/$(card)_fp4.jsonl
 packed := --recipe 1x128:mxfp4,row:mxfp4 $(fp4)

@@ -42,14 +42,15 @@ FEW_ROWS = [f"--suite {suite} --m 1,16,48 --recipe 1d2d" for suite in ("qwen3-23
 ROW_INDICES = "--suite peers --op m_grouped_indices --recipe 1d2d --sa-layout k"
 
 MADE_BY = {"h200_host": "gpu-host", "h200_skew": "gpu-skew", "h200_training": "gpu-gradients", "h200_fp4": "gpu-packed",
-           "h200_quantisers": "gpu-quantisers", "h100_training": "gpu-gradients", "training_peers": "gpu-peers", "moe_train": "cpu-training"}
+           "h200_quantisers": "gpu-quantisers", "h100_training": "gpu-gradients", "training_peers": "gpu-peers", "moe_train": "cpu-training",
+           "h100_share": "gpu-share card=h100"}
 
 
 def record(name: str) -> list[Row]:
     path = ROOT / f"benchmarks/results/{name}.jsonl"
     if not path.exists():
         made_by = MADE_BY.get(name, "gpu-bench")
-        where = ", on an idle machine with an H200" if made_by.startswith("gpu") else ""
+        where = f", on an idle machine with an {'H100' if name.startswith('h100') else 'H200'}" if made_by.startswith("gpu") else ""
         raise SystemExit(f"benchmarks/results/{name}.jsonl is not there; `make {made_by}` writes it{where}")
     return [json.loads(line) for line in path.read_text().splitlines()]
 
@@ -331,7 +332,20 @@ def training_steps() -> str:
     return f"{origin} Times are in us.\n\n{table(columns, lines)}"
 
 
-TRAINING_TABLES = {"steps": training_steps, "training": lambda: training_table.text(record("moe_train"), table)}
+def training_share() -> str:
+    """A step's microseconds and the share of quantizers, of the newest run of training_share.py."""
+    rows = [row for row in newest(record("h100_share")) if row["microbatches"] == 1]
+    recipes = list(dict.fromkeys(row["recipe"] for row in rows))
+    cells: dict[str, dict[str, str]] = {}
+    for row in rows:
+        cells.setdefault(row["layer"], {})[row["recipe"]] = f"{row['us']:.0f}, {row['share']:.0%}".replace("%", " %")
+    copied = " The lines were copied from an older page, which had\nrounded them." if "copied_from" in rows[0] else ""
+    return f"{rows[0]['device']}. {made_at(rows)}{copied}\n\n" + table(
+        ["layer: tokens x K -> N, or groups x tokens x K -> N", *(f"`{recipe}`" for recipe in recipes)],
+        [[layer, *(of.get(recipe, "") for recipe in recipes)] for layer, of in cells.items()])
+
+
+TRAINING_TABLES = {"steps": training_steps, "share": training_share, "training": lambda: training_table.text(record("moe_train"), table)}
 README_TABLES = {"products": lambda: readme_tables.products(record),
                  "ratios": lambda: readme_tables.ratios(record, class_lines(), peers_table.rows())}  # fmt: skip
 PAGES = {PAGE: TABLES, H100_PAGE: H100_TABLES, SUMMARY_PAGE: SUMMARY_TABLES, TRAINING_PAGE: TRAINING_TABLES, README: README_TABLES}

@@ -5,6 +5,7 @@
     python benchmarks/training_share.py --recipes 1x128,row
     python benchmarks/training_share.py --microbatches 4     # per step, inside of reuse_weights()
     python benchmarks/training_share.py --kernels            # also the time of each kernel
+    python benchmarks/training_share.py --json FILE          # append a line per layer and recipe to a file
 
 Times come from torch's profiler, summed by kernel name, for the last of a few steps without gaps on the host. The columns:
 
@@ -19,11 +20,15 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
+import pathlib
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
+
+from origin import origin
 
 TARGET = 0.20
 WARM, MEASURED = 3, 5
@@ -118,11 +123,43 @@ def measured(shape: tuple[int, ...], recipe: str, microbatches: int) -> tuple[Co
     return step, kernel_times(lambda: copies_of(layer.weight, recipe, True, True))
 
 
+def line_of(layer: str, recipe: str, kernels: Counter[str], of_weight: Counter[str]) -> dict[str, Any]:
+    """A line of the record. Times are microseconds per step."""
+    times, step = by_kind(kernels), sum(kernels.values())
+    figures = {"us": step, "products_us": times["products"], "quantizers_us": times["quantisers"],
+               "of_weight_us": by_kind(of_weight)["quantisers"], "copies_us": times["copies"], "torch_us": times["torch"]}  # fmt: skip
+    share = times["quantisers"] / step
+    return {
+        "figure": "share of quantizers",
+        "layer": layer,
+        "recipe": recipe,
+        **{name: round(figure, 1) for name, figure in figures.items()},
+        "share": round(share, 4),
+        "target": TARGET,
+        "reached": share <= TARGET,
+    }
+
+
+def lines(recipes: list[str], microbatches: int, shows_kernels: bool) -> Iterator[dict[str, Any]]:
+    """The lines of the record; each is printed when it has been measured."""
+    for shape in (*DENSE, *GROUPED):
+        name = " x ".join(map(str, shape[:-1])) + f" -> {shape[-1]}"
+        for recipe in recipes:
+            kernels, of_weight = measured(shape, recipe, microbatches)
+            line = line_of(name, recipe, kernels, of_weight)
+            figures = [figure for key, figure in line.items() if key == "us" or key.endswith("_us")]
+            print(f"{name:32}{recipe:8}" + "".join(f"{figure:12.0f}" for figure in figures) + f"{line['share']:12.1%}", flush=True)
+            for kernel, microseconds in kernels.most_common() if shows_kernels else ():
+                print(f"    {microseconds:10.1f}  {kind_of(kernel):12}{kernel[:160]}")
+            yield line
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recipes", default="1x128,row,tensor,fold")
     parser.add_argument("--microbatches", type=int, default=1, help="of a step")
     parser.add_argument("--kernels", action="store_true", help="the times of all kernels too")
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="append the lines to this file")
     chosen = parser.parse_args()
     import torch
 
@@ -132,20 +169,13 @@ def main() -> int:
     print(f"{torch.cuda.get_device_name()}, {chosen.microbatches} microbatches a step, microseconds")
     head = ("step", "products", "quantisers", "of W", "copies", "torch", "share")
     print(f"{'':32}{'':8}" + "".join(f"{word:>12}" for word in head))
-    most = 0.0
-    for shape in (*DENSE, *GROUPED):
-        name = " x ".join(map(str, shape[:-1])) + f" -> {shape[-1]}"
-        for recipe in chosen.recipes.split(","):
-            kernels, of_weight = measured(shape, recipe, chosen.microbatches)
-            times, step = by_kind(kernels), sum(kernels.values())
-            share = times["quantisers"] / step
-            figures = (step, times["products"], times["quantisers"], by_kind(of_weight)["quantisers"], times["copies"], times["torch"])
-            print(f"{name:32}{recipe:8}" + "".join(f"{figure:12.0f}" for figure in figures) + f"{share:12.1%}", flush=True)
-            most = max(most, share)
-            for kernel, microseconds in kernels.most_common() if chosen.kernels else ():
-                print(f"    {microseconds:10.1f}  {kind_of(kernel):12}{kernel[:160]}")
-    print(f"at most {most:.1%} (target: {TARGET:.0%})")
-    return int(most > TARGET)
+    found = list(lines(chosen.recipes.split(","), chosen.microbatches, chosen.kernels))
+    if chosen.json:
+        shared = {"microbatches": chosen.microbatches, "device": torch.cuda.get_device_name(), "torch": torch.__version__} | origin()
+        with chosen.json.open("a") as file:
+            file.writelines(json.dumps(line | shared) + "\n" for line in found)
+    print(f"at most {max(line['share'] for line in found):.1%} (target: {TARGET:.0%})")
+    return int(not all(line["reached"] for line in found))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import pathlib
 import re
 import subprocess
 import sys
+from collections import Counter
 from xml.etree import ElementTree
 
 import pytest
@@ -171,6 +172,24 @@ def test_training_has_a_table_for_each_device_of_its_newest_run():
         "CPU, 400 steps of the small model, commit 9876543, 2026-01-02:", "NVIDIA H200, 100 steps of the large model, commit 0123456, 2026-01-02:"]
     assert "bf16, 2 seeds | mean 3.0000" in text and "bf16, 2 seeds | mean 1.5000" in text
     assert "H200" not in tool.training_table.text(seeds, tool.table)
+
+
+def test_shares_of_quantizers_are_those_of_the_newest_run():
+    """training_share.py makes the lines from a profile, which names kernels as compiled."""
+    tool, share = loaded(TOOL), loaded(ROOT / "benchmarks/training_share.py")
+    profile = Counter({"tilewright::hopper::quantize<1>": 30.0, "N10tilewright6hopper15transpose_codesE": 10.0,
+                       "void tilewright::hopper::gemm(x)": 150.04, "at::native::sgd": 10.0})  # fmt: skip
+    line = share.line_of("1 x 2 -> 3", "row", profile, Counter({"tilewright::hopper::quantize<1>": 12.0}))
+    assert line["us"] == 200.0 and line["share"] == 0.15 and line["reached"]
+    assert [line[f"{name}_us"] for name in ("products", "quantizers", "of_weight", "copies", "torch")] == [150.0, 30.0, 12.0, 10.0, 10.0]
+    run = {"microbatches": 1, "device": "NVIDIA H100", "started": "2026-01-02T03:04:05Z", **ORIGIN}
+    older = line | run | {"us": 9.0, "started": "2026-01-01", "commit": "a" * 10, "copied_from": "a page"}
+    tool.record = lambda name: [older, line | run, line | run | {"recipe": "fold"}, line | run | {"us": 7.0, "microbatches": 4}]
+    assert tool.training_share().splitlines() == [
+        "NVIDIA H100. Commit 0123456, 2026-01-02.", "", "| layer: tokens x K -> N, or groups x tokens x K -> N | `row` | `fold` |", "|---|---|---|",
+        "| 1 x 2 -> 3 | 200, 15 % | 200, 15 % |"]
+    tool.record = lambda name: [older]
+    assert "copied from an older page" in tool.training_share()
 
 
 def test_the_readme_says_where_we_are_behind():
