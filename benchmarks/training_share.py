@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures the share of quantizers in the GPU time of a training step of `tilewright.torch`: forward, backward and SGD, in bf16.
 
-    python benchmarks/training_share.py                      # a table; less than a minute
+    python benchmarks/training_share.py                      # a table
     python benchmarks/training_share.py --recipes 1x128,row
     python benchmarks/training_share.py --microbatches 4     # per step, inside of reuse_weights()
     python benchmarks/training_share.py --kernels            # also the time of each kernel
@@ -13,7 +13,7 @@ Times come from torch's profiler, summed by kernel name, for the last of a few s
     copies  kernels that write the values of W or X in another order
     torch   kernels of torch: the optimizer, ends of groups, sums of biases
 
-The exit code is 1 if quantizers take more than 20 % of a step, and 2 without a Hopper GPU.
+It takes less than a minute. The exit code is 1 if quantizers take more than 20 % of a step, and 2 without a Hopper GPU.
 """
 
 from __future__ import annotations

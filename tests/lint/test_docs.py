@@ -38,7 +38,8 @@ def test_named_paths_exist(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)  # a lambda of C++ looks like a link
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", text):
         assert (page.parent / target).exists(), f"{page.name} links to {target}, which does not exist"
 
 
