@@ -55,7 +55,8 @@ html_theme = "furo"
 html_title = f"Tilewright {version}"
 html_copy_source = False
 html_show_sourcelink = False
-html_static_path = []
+html_static_path = ["site.css"]
+html_css_files = ["site.css"]
 pygments_style = "default"
 pygments_dark_style = "monokai"
 
@@ -68,7 +69,8 @@ TABS = re.compile(r"^(<!-- tab .*?)^<!-- end tabs -->$", re.MULTILINE | re.DOTAL
 
 def pictures(match):
     dark, words, light = match.groups()
-    return "".join(f"```{{image}} {file}\n:alt: {words}\n:class: only-{theme}\n```\n\n" for theme, file in (("light", light), ("dark", dark)))
+    images = "".join(f"```{{image}} {file}\n:alt: {words}\n:class: only-{theme}\n```\n\n" for theme, file in (("light", light), ("dark", dark)))
+    return f":::{{div}} chart\n{images}:::"
 
 
 def tabs(match):
