@@ -28,3 +28,12 @@ def cublas_allowed():
     deep_gemm.allow_cublas()
     yield
     deep_gemm.allow_cublas(False)
+
+
+@pytest.fixture
+def scalar_inductor():
+    """Inductor without vector instructions: to probe for them and to precompile its headers takes most of a minute."""
+    import torch
+
+    with torch._inductor.config.patch({"cpp.vec_isa_ok": False, "cpp_cache_precompile_headers": False, "compile_threads": 1}):
+        yield

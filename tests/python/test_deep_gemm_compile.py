@@ -8,7 +8,7 @@ from deep_gemm_operands import BF16, F32, bits_equal, integers, rounded, scaled,
 from tilewright import deep_gemm
 from torch.utils._python_dispatch import TorchDispatchMode
 
-pytestmark = pytest.mark.usefixtures("cublas_allowed")
+pytestmark = pytest.mark.usefixtures("cublas_allowed", "scalar_inductor")
 
 INT = torch.int32
 M, N, K, G = 16, 136, 256, 2

@@ -50,6 +50,7 @@ def test_no_graph_breaks_and_the_bits_of_eager_calls(grouped, recipe, with_main_
             layer.weight.mul_(1.5)
 
 
+@pytest.mark.usefixtures("scalar_inductor")
 @pytest.mark.parametrize("grouped", [False, True])
 def test_inductor(grouped):
     layer = layer_of(grouped, "1x128", with_main_grad=True, dtype=torch.bfloat16 if grouped else torch.float32)
