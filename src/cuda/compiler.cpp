@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <tilewright/error.h>
 
+#include <algorithm>
+
 #include "cuda/digest.h"
 #include "cuda/sources.h"
 
@@ -21,6 +23,20 @@ auto function(const OpenLibrary& library, const char* name) {
                                 library.path(), name));
     }
     return found;
+}
+
+/// Adds the device headers that a text includes, and those that they include, each once.
+void add_included(std::string_view text, std::vector<const SourceFile*>& found) {
+    constexpr std::string_view directive = "#include \"";
+    for (std::size_t at = text.find(directive); at != text.npos; at = text.find(directive, at)) {
+        at += directive.size();
+        const std::string_view name = text.substr(at, text.find('"', at) - at);
+        for (const SourceFile& file : device_sources()) {
+            if (file.name != name || std::find(found.begin(), found.end(), &file) != found.end()) continue;
+            found.push_back(&file);
+            add_included(file.text, found);
+        }
+    }
 }
 
 class Program {
@@ -85,6 +101,12 @@ private:
 
 }  // namespace
 
+std::vector<const SourceFile*> included(std::string_view text) {
+    std::vector<const SourceFile*> found;
+    add_included(text, found);
+    return found;
+}
+
 const std::vector<std::string>& compile_options() {
     static const std::vector<std::string> options{"-default-device", "-std=c++20", "-fmad=false", "-arch=sm_90a",
                                                   "--ptxas-options=-v"};
@@ -116,7 +138,7 @@ Compilation Compiler::compile(const KernelSource& source) const {
 
 std::string Compiler::key(const KernelSource& source) const {
     Digest digest;
-    for (const SourceFile& file : device_sources()) digest.add_text(file.name).add_text(file.text);
+    for (const SourceFile* file : included(source.text)) digest.add_text(file->name).add_text(file->text);
     for (const std::string& option : compile_options()) digest.add_text(option);
     return digest.add_text(source.text).add_text(source.expression).add_text(version_).text();
 }

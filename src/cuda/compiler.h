@@ -37,7 +37,8 @@ public:
     /// Throws Error with the compiler's log.
     Compilation compile(const KernelSource& source) const;
 
-    /// Covers everything that the result depends on: device headers, source, options, version.
+    /// Covers everything that the result depends on: the device headers that the source includes, the source, options
+    /// and version.
     std::string key(const KernelSource& source) const;
 
 private:

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <span>
+#include <string_view>
+#include <vector>
 
 namespace tilewright::cuda {
 
@@ -11,5 +13,9 @@ struct SourceFile {
 };
 
 std::span<const SourceFile> device_sources();
+
+/// The headers that a text includes, and those that they include, each once. A kernel depends on no others, so that a
+/// change of a quantizer compiles no matrix product again.
+std::vector<const SourceFile*> included(std::string_view text);
 
 }  // namespace tilewright::cuda

@@ -7,9 +7,13 @@
 #include <tilewright/error.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 
+#include "cuda/sources.h"
 #include "cuda/temporary_cache.h"
+#include "launch/quantize.h"
+#include "launch/tile_code.h"
 
 namespace tilewright::cuda {
 namespace {
@@ -135,6 +139,18 @@ TEST(Compiler, TheKeyCoversSourceAndExpression) {
     EXPECT_EQ(compiler.key(add_kernel()), compiler.key(add_kernel()));
     EXPECT_NE(compiler.key(add_kernel()), compiler.key(add_kernel("4")));
     EXPECT_NE(compiler.key(add_kernel()), compiler.key(changed));
+}
+
+TEST(Compiler, AKernelDependsOnTheHeadersThatItIncludes) {
+    const auto has = [](std::string_view text, std::string_view name) {
+        const std::vector<const SourceFile*> all = included(text);
+        return std::count_if(all.begin(), all.end(), [&](const SourceFile* file) { return file->name == name; });
+    };
+    EXPECT_EQ(has(launch::kernel_source, "hopper/gemm.h"), 1);
+    EXPECT_EQ(has(launch::kernel_source, "hopper/ptx/types.h"), 1);  // by several others
+    EXPECT_EQ(has(launch::kernel_source, "hopper/quantize/quantize.h"), 0);
+    EXPECT_EQ(has(launch::quantize_source, "formats/swiglu.h"), 1);
+    EXPECT_EQ(has(launch::quantize_source, "hopper/gemm.h"), 0);
 }
 
 TEST(Compiler, AMistakeIsShownWithTheKernel) {
