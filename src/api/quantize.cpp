@@ -1,11 +1,9 @@
 // Quantizers, wherever the tensors are: checked, then run on the CPU or lowered to kernels.
-#include <tilewright/error.h>
 #include <tilewright/quantize_tokens.h>
 
 #include <string>
-#include <utility>
-#include <vector>
 
+#include "api/call_memory.h"
 #include "cuda/backend.h"
 #include "formats/quantize_check.h"
 #include "formats/quantize_cpu.h"
@@ -14,12 +12,6 @@
 
 namespace tilewright {
 namespace {
-
-bool is_on_gpu(const Tensor& tensor) { return tensor.device.kind == DeviceId::Kind::cuda; }
-
-void require_none(std::vector<Finding> findings) {
-    if (!findings.empty()) throw Error(std::move(findings));
-}
 
 void require_served(const std::string& operand, const std::string& given, const std::string& served) {
     if (!served.empty()) require_none({{operand, given, served + " on a GPU", "quantize on the host"}});

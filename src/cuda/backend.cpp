@@ -39,6 +39,10 @@ void quantize(const std::vector<launch::QuantizeLaunch>& launches, int device, v
     runtime().quantize(launches, {.device = device, .stream = handle(stream)});
 }
 
+void run_moe(const std::vector<launch::MoeLaunch>& launches, int device, void* stream, bool overlap) {
+    runtime().run_moe(launches, {.device = device, .stream = handle(stream), .overlap = overlap});
+}
+
 const DeviceDescription& present_device() {
     static const DeviceDescription device = [] {
         try {

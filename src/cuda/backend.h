@@ -5,6 +5,7 @@
 #include <tilewright/run.h>
 
 #include "hopper/tile/tile.h"
+#include "launch/moe.h"
 #include "launch/quantize.h"
 #include "problem/geometry.h"
 
@@ -31,6 +32,9 @@ void run(const Geometry& geometry, const hopper::Tile& tile, int device, void* s
 
 /// Runs a quantizer's launches, one after another. No allocation and no wait on the host once the kernels are loaded.
 void quantize(const std::vector<launch::QuantizeLaunch>& launches, int device, void* stream);
+
+/// The same for the kernels around the products of a layer of experts. `overlap`: as `RunOptions::overlap`.
+void run_moe(const std::vector<launch::MoeLaunch>& launches, int device, void* stream, bool overlap);
 
 /// GPU 0 if the driver can be opened and it is a Hopper GPU, otherwise the H200. Decided at the first call; creates no
 /// context.

@@ -1,6 +1,6 @@
-// Builds the kernel pack while the library is built. It compiles the tiles of plan/pack.h and the quantizers of
-// launch/quantize.h with NVRTC, on all cores. It fails if a kernel spills or is serialised. Kernels that did not change
-// are read from the cache folder.
+// Builds the kernel pack while the library is built. It compiles the tiles of plan/pack.h and the kernels of
+// launch/quantize.h, pack.h and moe.h with NVRTC, on all cores. It fails if a kernel spills or is serialised. Kernels
+// that did not change are read from the cache folder.
 //
 //   tilewright_build_pack <libnvrtc.so> <cache folder> <output file> [<step>]
 //
@@ -18,6 +18,7 @@
 #include "cuda/disk_cache.h"
 #include "cuda/kernel_pack.h"
 #include "cuda/ptxas_log.h"
+#include "launch/moe.h"
 #include "launch/pack.h"
 #include "launch/quantize.h"
 #include "launch/tile_code.h"
@@ -51,6 +52,10 @@ std::vector<Shipped> all_kernels() {
     for (const launch::PackKernel& kernel : launch::shipped_packers()) {
         const std::string expression = launch::kernel_expression(kernel);
         list.push_back({{.text = launch::pack_source, .expression = expression}, expression});
+    }
+    for (const launch::MoeKernel& kernel : launch::shipped_moe_kernels()) {
+        const std::string expression = launch::kernel_expression(kernel);
+        list.push_back({{.text = launch::moe_source, .expression = expression}, expression});
     }
     return list;
 }

@@ -140,6 +140,15 @@ KernelHandle Device::kernel(const launch::PackKernel& wanted) {
     return packers_.emplace_back(wanted, kernel).second;
 }
 
+KernelHandle Device::kernel(const launch::MoeKernel& wanted) {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [known, kernel] : of_layers_) {
+        if (known == wanted) return kernel;
+    }
+    const KernelSource source{.text = launch::moe_source, .expression = launch::kernel_expression(wanted)};
+    return of_layers_.emplace_back(wanted, load(source, launch::most_shared_bytes(wanted))).second;
+}
+
 KernelHandle Device::kernel(const hopper::Tile& tile) {
     const std::lock_guard lock(mutex_);
     for (const auto& [known, kernel] : kernels_) {
@@ -185,32 +194,36 @@ void Device::launch(ReadyLaunch& ready, const InStream& order) {
     for (const ReadyStep& step : ready.before) {
         std::visit([&](const auto& each) { launch(step.kernel, each, order); }, step.launch);
     }
+    start(ready.kernel,
+          {.blocks = ready.blocks,
+           .threads = ready.threads,
+           .cluster = ready.cluster,
+           .shared_bytes = ready.shared_bytes},
+          &ready.arguments, order);
+}
+
+void Device::start(KernelHandle kernel, const Extent& extent, void* arguments, const InStream& order) {
     const ContextScope scope(driver_, handle_, context_);
     std::array<LaunchAttribute, 2> attributes;
     unsigned count = 0;
-    if (ready.cluster > 1) {
-        attributes[count++] = {.id = LaunchAttribute::cluster_dimension, .x = static_cast<unsigned>(ready.cluster)};
+    if (extent.cluster > 1) {
+        attributes[count++] = {.id = LaunchAttribute::cluster_dimension, .x = static_cast<unsigned>(extent.cluster)};
     }
     if (order.overlap) attributes[count++] = {.id = LaunchAttribute::programmatic_stream_serialization};
-    const LaunchConfig config{.grid = {static_cast<unsigned>(ready.blocks), 1, 1},
-                              .block = {static_cast<unsigned>(ready.threads), 1, 1},
-                              .shared_bytes = static_cast<unsigned>(ready.shared_bytes),
+    const LaunchConfig config{.grid = {static_cast<unsigned>(extent.blocks), 1, 1},
+                              .block = {static_cast<unsigned>(extent.threads), 1, 1},
+                              .shared_bytes = static_cast<unsigned>(extent.shared_bytes),
                               .stream = order.stream,
                               .attributes = attributes.data(),
                               .attribute_count = count};
-    void* parameters[] = {&ready.arguments};
-    driver_.require(driver_.call.launch(&config, ready.kernel, parameters, nullptr), "cuLaunchKernelEx", index_);
+    void* parameters[] = {arguments};
+    driver_.require(driver_.call.launch(&config, kernel, parameters, nullptr), "cuLaunchKernelEx", index_);
 }
 
 void Device::launch(KernelHandle kernel, int blocks, int shared_bytes, void* arguments, const InStream& order) {
     check_report();
-    const ContextScope scope(driver_, handle_, context_);
-    const LaunchConfig config{.grid = {static_cast<unsigned>(blocks), 1, 1},
-                              .block = {static_cast<unsigned>(hopper::quantize_threads), 1, 1},
-                              .shared_bytes = static_cast<unsigned>(shared_bytes),
-                              .stream = order.stream};
-    void* parameters[] = {arguments};
-    driver_.require(driver_.call.launch(&config, kernel, parameters, nullptr), "cuLaunchKernelEx", index_);
+    start(kernel, {.blocks = blocks, .threads = hopper::quantize_threads, .shared_bytes = shared_bytes}, arguments,
+          order.stream);
 }
 
 void Device::launch(const launch::QuantizeLaunch& launch, const InStream& order) {
@@ -242,6 +255,21 @@ void Device::launch(const launch::PackLaunch& launch, const InStream& order) {
 void Device::launch(KernelHandle kernel, const launch::PackLaunch& launch, const InStream& order) {
     hopper::PackArguments arguments = launch.arguments;
     this->launch(kernel, launch.blocks, launch.shared_bytes, &arguments, order);
+}
+
+void Device::launch(const launch::MoeLaunch& launch, const InStream& order) {
+    const KernelHandle function = kernel(launch.kernel);
+    check_report();
+    std::visit(
+        [&](auto arguments) {
+            start(function,
+                  {.blocks = launch.blocks,
+                   .threads = launch.threads,
+                   .cluster = launch.cluster,
+                   .shared_bytes = launch.shared_bytes},
+                  &arguments, order);
+        },
+        launch.arguments);
 }
 
 void Device::check_report() {

@@ -11,6 +11,7 @@
 #include "cuda/kernel_store.h"
 #include "cuda/scopes.h"
 #include "launch/launch.h"
+#include "launch/moe.h"
 #include "launch/pack.h"
 #include "launch/preparation.h"
 #include "launch/quantize.h"
@@ -72,6 +73,9 @@ public:
     /// The same for a kernel that packs weights.
     void launch(const launch::PackLaunch& launch, const InStream& order);
 
+    /// The same for a kernel around the products of a layer of experts. It may overlap earlier work of the stream.
+    void launch(const launch::MoeLaunch& launch, const InStream& order);
+
     /// Makes a context of this device the thread's current one while the returned object exists.
     ContextScope context() const { return {driver_, handle_, context_}; }
 
@@ -87,6 +91,15 @@ private:
     void share_most(KernelHandle kernel);
     KernelHandle kernel(const launch::QuantizeKernel& wanted);
     KernelHandle kernel(const launch::PackKernel& wanted);
+    KernelHandle kernel(const launch::MoeKernel& wanted);
+    /// The size of a launch.
+    struct Extent {
+        int blocks = 0;
+        int threads = 0;
+        int cluster = 1;
+        int shared_bytes = 0;
+    };
+    void start(KernelHandle kernel, const Extent& extent, void* arguments, const InStream& order);
     void launch(KernelHandle kernel, int blocks, int shared_bytes, void* arguments, const InStream& order);
     void launch(KernelHandle kernel, const launch::QuantizeLaunch& launch, const InStream& order);
     void launch(KernelHandle kernel, const launch::PackLaunch& launch, const InStream& order);
@@ -103,6 +116,7 @@ private:
     std::vector<std::pair<hopper::Tile, KernelHandle>> kernels_;
     std::vector<std::pair<launch::QuantizeKernel, KernelHandle>> quantizers_;
     std::vector<std::pair<launch::PackKernel, KernelHandle>> packers_;
+    std::vector<std::pair<launch::MoeKernel, KernelHandle>> of_layers_;
 };
 
 }  // namespace tilewright::cuda

@@ -178,6 +178,11 @@ void Runtime::quantize(const std::vector<launch::QuantizeLaunch>& launches, cons
     for (const launch::QuantizeLaunch& launch : launches) on.launch(launch, {target.stream, target.overlap});
 }
 
+void Runtime::run_moe(const std::vector<launch::MoeLaunch>& launches, const Target& target) {
+    Device& on = device(target.device);
+    for (const launch::MoeLaunch& launch : launches) on.launch(launch, {target.stream, target.overlap});
+}
+
 Runtime& runtime() {
     static Runtime shared(driver(), embedded_pack(), DiskCache(read_environment().cache_directory), nvrtc_candidates());
     return shared;

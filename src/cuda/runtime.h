@@ -50,6 +50,9 @@ public:
     /// Runs a quantizer's launches, one after another.
     void quantize(const std::vector<launch::QuantizeLaunch>& launches, const Target& target);
 
+    /// Runs the kernels around the products of a layer, one after another. They may overlap earlier work.
+    void run_moe(const std::vector<launch::MoeLaunch>& launches, const Target& target);
+
     /// Opened on first use.
     Device& device(int index);
 

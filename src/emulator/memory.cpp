@@ -102,6 +102,7 @@ int lane_index() { return me().lane(); }
 bool is_elected() { return lane_index() == 0; }
 int block_index() { return me().block->index; }
 int block_count() { return machine().options().blocks; }
+int block_threads() { return machine().options().threads; }
 int block_rank() { return me().block->rank; }
 int same_in_warp(int value) {
     Warp& warp = me().own_warp();
@@ -127,6 +128,7 @@ u32 ballot(bool yes) {
     for (int lane = 0; lane < warp_threads; ++lane) bits |= static_cast<u32>(values[lane]) << lane;
     return bits;
 }
+int count_bits(u32 bits) { return std::popcount(bits); }
 int lowest_bit(u32 bits) { return std::countr_zero(bits); }
 int highest_bit(u32 bits) { return 31 - std::countl_zero(bits); }
 
@@ -136,6 +138,16 @@ float load_shared(const float& from) { return read(from); }
 Pair load_shared(const Pair& from) { return read(from); }
 int load_shared(const int& from) { return read(from); }
 u32 load_shared(const u16& from) { return read(from); }
+int load_peer(const int& from, int rank) {
+    if (rank < 0 || rank >= machine().cluster_size()) {
+        fail(fmt::format("load_peer: block {} of a cluster of {}", rank, machine().cluster_size()));
+    }
+    const Block& peer = machine().block(rank);
+    if (peer.running < machine().options().threads) fail(fmt::format("load_peer: block {} may have ended", rank));
+    const auto& there = *reinterpret_cast<const int*>(peer.shared + shared_offset(*me().block, &from, sizeof from));
+    race::reads(&there, sizeof there);
+    return there;
+}
 void store_shared(int& to, int value) { write(&to, &value, sizeof value); }
 void store_shared(float& to, float value) { write(&to, &value, sizeof value); }
 Quad load_shared(const Quad& from) { return read(from); }

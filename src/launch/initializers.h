@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "hopper/moe/spec.h"
 #include "hopper/quantize/quantizer.h"
 #include "hopper/tile/tile.h"
 
@@ -24,6 +25,8 @@ constexpr const char* type_name(hopper::Number) { return "Number"; }
 constexpr const char* type_name(hopper::Formula) { return "Formula"; }
 constexpr const char* type_name(hopper::ScaledBy) { return "ScaledBy"; }
 constexpr const char* type_name(hopper::BlockFormat) { return "BlockFormat"; }
+constexpr const char* type_name(hopper::RowOutput) { return "RowOutput"; }
+constexpr const char* type_name(hopper::Unit) { return "Unit"; }
 
 /// Enumerators are written as numbers: their order is part of the headers, which every compiled kernel's key covers.
 class Initializers {

@@ -9,9 +9,9 @@
 
 namespace tilewright::planner {
 
-/// Limits of the pack, from the minutes that a build on two cores may take. They cover tiles, quantizers and weight
-/// packers.
-inline constexpr std::size_t most_kernels = 440;
+/// Limits of the pack, from the minutes that a build on two cores may take. They cover tiles, quantizers, weight
+/// packers and the other kernels of layers.
+inline constexpr std::size_t most_kernels = 480;
 inline constexpr std::size_t most_pack_bytes = 36'500'000;
 
 /// All different, e4m3 x e4m3 or x packed weights; the planner's favourites for each mode of scaling.

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "cuda/kernel_store.h"
+#include "launch/moe.h"
 #include "launch/pack.h"
 #include "launch/quantize.h"
 #include "launch/tile_code.h"
@@ -13,8 +14,8 @@ namespace {
 TEST(EmbeddedPack, HoldsEveryKernelOfTheListsOrNothing) {
     const KernelPack& pack = embedded_pack();
     const bool built = TILEWRIGHT_PACK_IS_BUILT;
-    const std::size_t all =
-        planner::pack().size() + launch::shipped_quantizers().size() + launch::shipped_packers().size();
+    const std::size_t all = planner::pack().size() + launch::shipped_quantizers().size() +
+                            launch::shipped_packers().size() + launch::shipped_moe_kernels().size();
     EXPECT_EQ(pack.kernels().size(), built ? all : 0U);
     if (!built) return;
     KernelStore store(pack, DiskCache(""), {});
@@ -28,6 +29,9 @@ TEST(EmbeddedPack, HoldsEveryKernelOfTheListsOrNothing) {
         expect_shipped(launch::kernel_expression(kernel));
     }
     for (const launch::PackKernel& kernel : launch::shipped_packers()) {
+        expect_shipped(launch::kernel_expression(kernel));
+    }
+    for (const launch::MoeKernel& kernel : launch::shipped_moe_kernels()) {
         expect_shipped(launch::kernel_expression(kernel));
     }
     EXPECT_LE(pack.kernels().size(), planner::most_kernels);

@@ -14,13 +14,14 @@ MAY_INCLUDE = {
     "formats": [],
     "problem": ["formats"],
     "hopper": ["formats"],
+    "moe": ["problem", "formats"],
     "plan": ["problem", "formats", "hopper/tile", "hopper/schedule/dense.h", "hopper/schedule/work_tile.h"],
     "cpu": ["problem", "formats"],
-    "launch": ["plan", "problem", "formats", "hopper/tile", "hopper/schedule/dense.h", "hopper/schedule/work_tile.h", "hopper/arguments.h", "hopper/quantize/quantizer.h", "hopper/quantize/arguments.h"],
-    "cuda": ["launch", "plan", "problem", "formats", "hopper/tile", "hopper/arguments.h", "hopper/quantize/quantizer.h", "hopper/quantize/arguments.h"],
+    "launch": ["plan", "problem", "formats", "hopper/tile", "hopper/schedule/dense.h", "hopper/schedule/work_tile.h", "hopper/arguments.h", "hopper/quantize/quantizer.h", "hopper/quantize/arguments.h", "moe", "hopper/moe/spec.h", "hopper/moe/arguments.h"],
+    "cuda": ["launch", "plan", "problem", "formats", "hopper/tile", "hopper/arguments.h", "hopper/quantize/quantizer.h", "hopper/quantize/arguments.h", "hopper/moe/spec.h", "hopper/moe/arguments.h"],
     "emulator": ["hopper", "formats", "cpu"],
     "check": ["cpu", "problem", "formats"],
-    "api": ["cpu", "cuda", "launch", "plan", "problem", "formats"],
+    "api": ["cpu", "cuda", "launch", "moe", "plan", "problem", "formats"],
     "measure": ["cuda"],
     "output": [],
     "safetensors": ["output", "formats"],
@@ -40,6 +41,7 @@ MAY_INCLUDE_IN_HOPPER = {
     "epilogue": ["tile", "ptx", "arguments.h", "block", "schedule"],
     "kernel": ["tile", "ptx", "arguments.h", "block", "schedule", "mainloop", "epilogue"],
     "quantize": ["tile", "ptx"],
+    "moe": ["tile", "ptx", "quantize"],
     "gemm.h": ["kernel"],
 }
 
@@ -86,7 +88,7 @@ def test_a_room_of_device_code_includes_only_rooms_below_it(path):
         assert allowed, f"{path.relative_to(ROOT)} includes {name}: {room} may know only {MAY_INCLUDE_IN_HOPPER[room]}"
 
 
-@pytest.mark.parametrize("path", tracked("src/hopper/*.h", "src/base/math.h", "src/formats/codec.h", "src/formats/swiglu.h"), ids=lambda p: p.name)
+@pytest.mark.parametrize("path", tracked("src/hopper/*.h", "src/base/math.h", "src/formats/codec.h", "src/formats/gated_unit.h", "src/formats/swiglu.h"), ids=lambda p: p.name)
 def test_device_code_needs_no_standard_library(path):
     for quote, name in includes(path):
         assert quote == '"', f"{path.name} includes <{name}>; NVRTC compiles it without any standard header"

@@ -12,7 +12,7 @@ MESSAGES = re.findall(r"^\| `([^`]+)` \|", PAGE, re.M)
 
 def literals():
     """The text of all string literals, neighbouring ones joined, as the compiler does."""
-    files = [*ROOT.glob("src/**/*.cpp"), *ROOT.glob("src/**/*.h"), *ROOT.glob("python/**/*.cpp"), *ROOT.glob("python/**/*.py")]
+    files = [*ROOT.glob("src/**/*.cpp"), *ROOT.glob("src/**/*.h"), *ROOT.glob("python/**/*.cpp"), *ROOT.glob("python/**/*.h"), *ROOT.glob("python/**/*.py")]
     return "\n".join(re.sub(r'"\s*\n\s*f?"', "", f.read_text()) for f in sorted(files))
 
 

@@ -31,6 +31,7 @@ int warp_index();
 int lane_index();   // In the warp.
 int block_index();  // In the grid.
 int block_count();
+int block_threads();
 int block_rank();  // In the cluster.
 
 /// The value of the first lane, in a form that the compiler knows to be the same for the whole warp.
@@ -52,6 +53,7 @@ u32 ballot(bool yes);
 
 int lowest_bit(u32 bits);  // the index of the lowest set bit; `bits` is not 0
 int highest_bit(u32 bits);
+int count_bits(u32 bits);
 
 // ---- Together
 
@@ -232,6 +234,8 @@ int load_shared(const int& from);
 u32 load_shared(const u16& from);
 WordPair load_shared(const WordPair& from);
 WordQuad load_shared(const WordQuad& from);
+/// The same place in block `rank` of the cluster, which must not have ended.
+int load_peer(const int& from, int rank);
 /// st.async to the same place in block `rank` of the cluster; the bytes complete a phase of its `barrier`.
 void store_peer(Quad& to, Quad value, Barrier& barrier, int rank);
 void store_shared(int& to, int value);

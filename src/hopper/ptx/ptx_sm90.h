@@ -22,6 +22,7 @@ TILEWRIGHT_DEVICE Shared& known_address(Shared& shared) {
 }
 TILEWRIGHT_DEVICE int from_lane(int value, int lane) { return __shfl_sync(~0U, value, lane); }
 TILEWRIGHT_DEVICE u32 ballot(bool yes) { return __ballot_sync(~0U, yes); }
+TILEWRIGHT_DEVICE int count_bits(u32 bits) { return __popc(int(bits)); }
 TILEWRIGHT_DEVICE int lowest_bit(u32 bits) { return __ffs(int(bits)) - 1; }
 TILEWRIGHT_DEVICE int highest_bit(u32 bits) { return 31 - __clz(int(bits)); }
 TILEWRIGHT_DEVICE int warp_index() { return same_in_warp(int(threadIdx.x) / warp_threads); }
@@ -39,6 +40,7 @@ TILEWRIGHT_DEVICE bool is_elected() {
 }
 TILEWRIGHT_DEVICE int block_index() { return int(blockIdx.x); }
 TILEWRIGHT_DEVICE int block_count() { return int(gridDim.x); }
+TILEWRIGHT_DEVICE int block_threads() { return int(blockDim.x); }
 TILEWRIGHT_DEVICE int block_rank() {
     int rank;
     asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
@@ -160,6 +162,13 @@ TILEWRIGHT_DEVICE Quad load_shared(const Quad& from) {
 TILEWRIGHT_DEVICE int load_shared(const int& from) {
     int value;
     asm volatile("ld.shared.s32 %0, [%1];" : "=r"(value) : "r"(shared_address(&from)));
+    return value;
+}
+TILEWRIGHT_DEVICE int load_peer(const int& from, int rank) {
+    int value;
+    asm volatile("{\n.reg .b32 place;\nmapa.shared::cluster.u32 place, %1, %2;\nld.shared::cluster.s32 %0, [place];\n}"
+                 : "=r"(value)
+                 : "r"(shared_address(&from)), "r"(rank));
     return value;
 }
 TILEWRIGHT_DEVICE void store_peer(Quad& to, Quad value, Barrier& barrier, int rank) {

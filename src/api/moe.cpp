@@ -1,0 +1,137 @@
+// A layer of experts: checked, laid out, run step by step.
+#include <tilewright/error.h>
+#include <tilewright/moe.h>
+
+#include <algorithm>
+
+#include "api/moe_check.h"
+#include "api/moe_gpu.h"
+#include "api/moe_steps.h"
+#include "cuda/backend.h"
+#include "formats/quantize_cpu.h"
+#include "launch/quantize.h"
+
+namespace tilewright {
+namespace {
+
+const OperandNames names_of_up{{"a", "x"}, {"b", "up"}, {"bias", "up_bias"}, {"d", "gate_up"}};
+const OperandNames names_of_down{{"a", "h"}, {"b", "down"}, {"bias", "down_bias"}, {"d", "out"}};
+
+/// Quantizes numbers that a step has left in f32.
+void quantize_staged(const StagedOperand& staged, bool round_up, const ConversionOptions& how) {
+    const Tensor& numbers = staged.numbers;
+    if (staged.ends.given() && is_on_gpu(numbers)) {
+        cuda::quantize(launch::lower_groups(staged.ends, numbers.shape[0], {}, numbers), numbers.device.index,
+                       how.stream);
+    }  // on the CPU the other rows are zeros already
+    const OperandRecipe recipe{staged.out.values.format, staged.out.granularity, staged.out.scales.format};
+    quantize(numbers, {.recipe = recipe, .round_up = round_up}, staged.out, how);
+}
+
+template <class Step>
+void run_step(const Step& step, const Tensor& memory, const RunOptions& how) {
+    if (is_on_gpu(memory)) return run_on_gpu(step, memory.device.index, how);
+    moe::run_on_cpu(step, conversion(how));
+}
+
+/// Routes and permutes.
+void make_rows(const Moe& layer, const MoeSteps& made, const RunOptions& how) {
+    if (made.token_codes) {
+        const QuantizeOptions options{.recipe = layer.activations, .round_up = layer.round_up};
+        quantize(layer.x, options, *made.token_codes, conversion(how));
+    }
+    if (is_on_gpu(layer.out)) {
+        if (made.route) return run_on_gpu(*made.route, *made.permute, layer.out.device.index, how);
+        if (made.permute) run_on_gpu(*made.permute, layer.out.device.index, how);
+        return;
+    }
+    if (made.route) moe::run_on_cpu(*made.route);
+    if (made.permute) moe::run_on_cpu(*made.permute, conversion(how));
+}
+
+void run_chunk(const Moe& layer, void* memory, const RunOptions& how) {
+    Arena arena(memory, layer.out.device);
+    const MoeSteps made = steps(layer, arena);
+    make_rows(layer, made, how);
+    if (made.staged_rows) quantize_staged(*made.staged_rows, layer.round_up, conversion(how));
+    multiply(made.up, names_of_up, how);
+    run_step(made.activate, layer.out, how);
+    if (made.staged_h) quantize_staged(*made.staged_h, layer.round_up, conversion(how));
+    multiply(made.down, names_of_down, how);
+    if (made.combine) run_step(*made.combine, layer.out, how);
+}
+
+std::int64_t bytes_of_chunk(const Moe& layer) {
+    Arena counting(nullptr, layer.out.device);
+    steps(layer, counting);
+    return counting.bytes();
+}
+
+/// The most that a whole chunk or the last one needs: plans differ.
+std::int64_t bytes_of(const Moe& layer) {
+    const MoeSizes sizes = sizes_of(layer);
+    if (!sizes.has_routing()) return bytes_of_chunk(layer);
+    const std::int64_t bytes = bytes_of_chunk(tokens_of(layer, 0, std::min(layer.chunk, sizes.tokens)));
+    const std::int64_t rest = sizes.tokens % layer.chunk;
+    return rest == 0 ? bytes : std::max(bytes, bytes_of_chunk(tokens_of(layer, 0, rest)));
+}
+
+}  // namespace
+
+std::vector<Finding> validate(const Moe& layer, Backend backend, Check how_much) {
+    std::vector<Finding> findings = check(layer, how_much);
+    if (!findings.empty()) return findings;
+    const Backend resolved = backend != Backend::automatic ? backend
+                             : is_on_gpu(layer.out)        ? Backend::hopper
+                                                           : Backend::cpu;
+    // The steps' own tensors have no memory yet. Pointers of the caller are checked together with an address that
+    // nothing else has. `contents` would read the ends that `route` has not written.
+    constexpr std::uintptr_t nowhere = std::uintptr_t{1} << 62;
+    Arena imagined(how_much == Check::shapes ? nullptr : reinterpret_cast<void*>(nowhere), layer.out.device);
+    const MoeSteps made = steps(layer, imagined);
+    const Check of_products = how_much == Check::contents && made.route ? Check::call : how_much;
+    findings = renamed(validate(made.up.problem, resolved, of_products), names_of_up);
+    if (of_products == Check::contents) how_much = Check::call;  // once
+    for (Finding& finding : renamed(validate(made.down.problem, resolved, how_much), names_of_down)) {
+        const auto is_same = [&](const Finding& other) { return other.message() == finding.message(); };
+        if (std::none_of(findings.begin(), findings.end(), is_same)) findings.push_back(std::move(finding));
+    }
+    return findings;
+}
+
+std::int64_t workspace_bytes(const Moe& layer) {
+    if (!is_on_gpu(layer.out) || !check(layer, Check::shapes).empty()) return 0;
+    return bytes_of(layer);
+}
+
+void run(const Moe& layer, const RunOptions& how) {
+    require_none(validate(layer, how.backend));
+    const MoeSizes sizes = sizes_of(layer);
+    if (sizes.tokens == 0) return;
+    const CallMemory memory(bytes_of(layer), layer.out.device, how.workspace);
+    if (!sizes.has_routing()) return run_chunk(layer, memory.data(), how);
+    for (std::int64_t begin = 0; begin < sizes.tokens; begin += layer.chunk) {
+        const std::int64_t end = std::min(begin + layer.chunk, sizes.tokens);
+        run_chunk(tokens_of(layer, begin, end), memory.data(), how);
+    }
+}
+
+void route(const Routing& routing, std::int64_t experts, const Routed& out, const ConversionOptions& how) {
+    require_none(check(routing, experts, out));
+    const moe::RouteStep step{.routing = routing, .experts = experts, .out = out};
+    if (is_on_gpu(routing.experts)) {
+        return run_on_gpu(step, routing.experts.device.index, {.stream = how.stream});
+    }
+    moe::run_on_cpu(step);
+}
+
+void combine(const Combination& sum, const ConversionOptions& how) {
+    require_none(check(sum));
+    if (sum.out.shape[0] == 0) return;
+    const moe::CombineStep step{
+        .y = sum.y, .places = sum.rows, .weights = sum.weights, .addend = sum.addend, .out = sum.out};
+    if (is_on_gpu(sum.out)) return run_on_gpu(step, sum.out.device.index, {.stream = how.stream});
+    moe::run_on_cpu(step, how);
+}
+
+}  // namespace tilewright

@@ -1,0 +1,17 @@
+// The mistakes in the description of a layer of experts.
+#pragma once
+
+#include <tilewright/moe.h>
+
+namespace tilewright {
+
+/// Findings about the layer itself. The products' own checks follow in `validate`, because they need sound shapes.
+std::vector<Finding> check(const Moe& layer, Check how_much);
+
+/// Findings about a call of `route`.
+std::vector<Finding> check(const Routing& routing, std::int64_t experts, const Routed& out);
+
+/// Findings about a call of `combine`.
+std::vector<Finding> check(const Combination& sum);
+
+}  // namespace tilewright

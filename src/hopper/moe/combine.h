@@ -1,0 +1,173 @@
+// The sum of the rows of each token, in f32: the addend, then weight times row in the order of the choices, each
+// rounded once.
+#pragma once
+
+#include "hopper/moe/output.h"
+
+namespace tilewright::hopper {
+
+/// Columns of a lane.
+using CombineSum = float[combine_features];
+using CombineRow = u32[combine_features / 2];  // bf16
+
+template <CombineSpec spec>
+TILEWRIGHT_DEVICE void load_y(const CombineArguments& a, const RowPlace& place, const RowPart& part, CombineRow& to) {
+    const i64 first = row_of(a.y, place.group, place.row) + part.feature;
+    if constexpr (spec.vectors) {
+        load_words<Quantizer{.source = Number::bf16}>(a.y, first, to);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < combine_features; ++i) {
+        const bool exists = part.feature + i < part.end;
+        const u32 code = exists ? load_global(static_cast<const u16*>(a.y.data) + first + i) : 0U;
+        to[i / 2] = i % 2 == 0 ? code : to[i / 2] | code << 16;
+    }
+}
+
+TILEWRIGHT_DEVICE void add_row(float weight, const CombineRow& row, CombineSum& sum) {
+#pragma unroll
+    for (int i = 0; i < combine_features; ++i) {
+        sum[i] = fma(weight, half<Quantizer{.source = Number::bf16}>(row[i / 2], i % 2), sum[i]);
+    }
+}
+
+/// 8 numbers of the addend. It may be the memory of the result, so that these are ordinary loads.
+template <Number format, bool vectors>
+TILEWRIGHT_DEVICE void load_addend(const void* data, i64 first, int count, CombineSum& sum) {
+    constexpr bool is_wide = format == Number::f32;
+    constexpr Quantizer q{.source = format};
+    u32 words[is_wide ? combine_features : combine_features / 2] = {};
+    if constexpr (vectors) {
+        const u8* const from = static_cast<const u8*>(data) + first * (is_wide ? 4 : 2);
+#pragma unroll
+        for (int i = 0; i < int(sizeof(words) / 16); ++i) {
+            const IntQuad quad = reinterpret_cast<const IntQuad*>(from)[i];
+#pragma unroll
+            for (int j = 0; j < 4; ++j) words[i * 4 + j] = u32(quad.values[j]);
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < combine_features; ++i) {
+            if (i >= count) continue;
+            if constexpr (is_wide) {
+                words[i] = static_cast<const u32*>(data)[first + i];
+            } else {
+                words[i / 2] |= u32(static_cast<const u16*>(data)[first + i]) << i % 2 * 16;
+            }
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < combine_features; ++i) sum[i] = number_of<q>(words, i);
+}
+
+template <CombineSpec spec>
+TILEWRIGHT_DEVICE void begin_sum(const CombineArguments& a, const RowPlace& place, const RowPart& part,
+                                 CombineSum& sum) {
+#pragma unroll
+    for (float& number : sum) number = 0;
+    if (a.addend.data == nullptr || part.feature >= part.end) return;
+    const i64 first = row_of(a.addend, place.group, place.row) + part.feature;
+    const int count = part.end - part.feature;
+    if (a.addend_format == Number::f32) {
+        load_addend<Number::f32, spec.vectors>(a.addend.data, first, count, sum);
+    } else if (a.addend_format == Number::bf16) {
+        load_addend<Number::bf16, spec.vectors>(a.addend.data, first, count, sum);
+    } else {
+        load_addend<Number::f16, spec.vectors>(a.addend.data, first, count, sum);
+    }
+}
+
+/// Adds the rows of a token's choices, several loads ahead. By a warp together.
+template <CombineSpec spec>
+TILEWRIGHT_DEVICE void add_choices(const CombineArguments& a, const RowPart& part, CombineSum& sum) {
+    for (int first = 0; first < a.places.choices; first += warp_threads) {
+        const int choice = first + lane_index();
+        int row = -1;
+        float weight = 1;
+        if (choice < a.places.choices) {
+            row = load_global(a.places.data + part.row * a.places.token_stride + choice * a.places.choice_stride);
+            weight = factor_at(a.weights, {.group = 0, .row = part.row}, choice);
+        }
+        u32 left = ballot(row >= 0 && row < a.places.rows);
+        while (left != 0) {
+            CombineRow rows[combine_rows];
+            u32 added = left;
+#pragma unroll
+            for (int i = 0; i < combine_rows; ++i) {
+                if (left == 0) continue;
+                const RowPlace place{.group = 0, .row = from_lane(row, lowest_bit(left))};
+                if (part.feature < part.end) load_y<spec>(a, place, part, rows[i]);
+                left &= left - 1;
+            }
+#pragma unroll
+            for (int i = 0; i < combine_rows; ++i) {
+                if (added == 0) continue;
+                const float own = from_lane(weight, lowest_bit(added));
+                if (part.feature < part.end) add_row(own, rows[i], sum);
+                added &= added - 1;
+            }
+        }
+    }
+}
+
+template <CombineSpec spec>
+TILEWRIGHT_DEVICE void store_sum(const RowTarget& to, const RowPlace& place, const RowPart& part,
+                                 const CombineSum& sum) {
+    constexpr u32 canonical_nan = 0x7FFF'FFFF;
+    constexpr int bytes = spec.out == Number::f32 ? 4 : 2, words = combine_features * bytes / 4;
+    if (part.feature >= part.end) return;
+    u32 elements[words];
+#pragma unroll
+    for (int i = 0; i < words; ++i) {
+        if constexpr (spec.out == Number::f32) {
+            elements[i] = sum[i] == sum[i] ? bits_of(sum[i]) : canonical_nan;
+        } else {
+            elements[i] =
+                spec.out == Number::bf16 ? pack_bf16(sum[2 * i], sum[2 * i + 1]) : pack_f16(sum[2 * i], sum[2 * i + 1]);
+        }
+    }
+    u8* const first = to.data + (place.group * to.group_stride + place.row * to.row_stride + part.feature) * bytes;
+#pragma unroll
+    for (int i = 0; i < (spec.vectors ? words : combine_features); i += spec.vectors ? 4 : 1) {
+        if constexpr (spec.vectors) {
+            const IntQuad quad{{int(elements[i]), int(elements[i + 1]), int(elements[i + 2]), int(elements[i + 3])}};
+            store_global(reinterpret_cast<IntQuad*>(first) + i / 4, quad);
+        } else if (part.feature + i < part.end) {
+            if constexpr (spec.out == Number::f32) {
+                store_global(reinterpret_cast<u32*>(first) + i, elements[i]);
+            } else {
+                store_global(reinterpret_cast<u16*>(first) + i, u16(elements[i / 2] >> i % 2 * 16));
+            }
+        }
+    }
+}
+
+/// By a warp together.
+template <CombineSpec spec>
+TILEWRIGHT_DEVICE void combine_row(const CombineArguments& a, const RowPart& part) {
+    const RowPlace place = place_of(a.grid, part.row);
+    CombineSum sum;
+    if (a.places.data != nullptr) {
+        begin_sum<spec>(a, place, part, sum);
+        add_choices<spec>(a, part, sum);
+    } else {
+        if (!row_exists(a.existing, a.grid, part.row)) return;
+        begin_sum<spec>(a, place, part, sum);
+        CombineRow row = {};
+        if (part.feature < part.end) load_y<spec>(a, place, part, row);
+        add_row(factor_at(a.weights, place, 0), row, sum);
+    }
+    store_sum<spec>(a.out, place, part, sum);
+}
+
+template <CombineSpec spec>
+__global__ void __launch_bounds__(combine_threads, 4) combine(const __grid_constant__ CombineArguments a) {
+    wait_for_earlier_kernels();
+    let_next_kernel_start();
+    for (int at = block_index(); at < a.grid.rows * a.grid.parts; at += block_count()) {
+        combine_row<spec>(a, part_of(a.grid, at, combine_features));
+    }
+}
+
+}  // namespace tilewright::hopper

@@ -1,0 +1,66 @@
+// Whether a row of a matrix exists, from the ends or the counts of groups in the device's memory. They are never
+// trusted: they are clamped to the rows of the matrix, as in src/problem/geometry.cpp.
+#pragma once
+
+#include "base/math.h"
+#include "hopper/moe/arguments.h"
+#include "hopper/ptx/lanes.h"
+#include "hopper/ptx/ptx_numbers.h"
+
+namespace tilewright::hopper {
+
+/// A row in its group.
+struct RowPlace {
+    int group;
+    int row;
+};
+
+TILEWRIGHT_DEVICE RowPlace place_of(const RowGrid& grid, int row) {
+    const int group = int(u32(row) / u32(grid.room));
+    return {.group = group, .row = row - group * grid.room};
+}
+
+TILEWRIGHT_DEVICE i64 integer_at(const IntegerList& list, int index) {
+    const i64 at = index * list.stride;
+    if (list.is_wide) return load_global(static_cast<const i64*>(list.data) + at);
+    return load_global(static_cast<const int*>(list.data) + at);
+}
+
+/// Within 0 .. `most`.
+TILEWRIGHT_DEVICE int clamped(i64 value, int most) { return value < 0 ? 0 : value < most ? int(value) : most; }
+
+/// The next multiple of the alignment, limited to the number of rows.
+TILEWRIGHT_DEVICE int next_aligned(int row, int alignment, int rows) {
+    const int rest = row % alignment, missing = rest == 0 ? 0 : alignment - rest;
+    return missing <= rows - row ? row + missing : rows;
+}
+
+/// Whether a group has the row. It searches 32 groups at a time, whose beginnings are maxima of earlier ends. By a warp
+/// together.
+TILEWRIGHT_DEVICE bool is_in_a_group(const ExistingArguments& existing, int row, int rows) {
+    const int lane = lane_index();
+    int begin = 0;  // of the groups from here on
+    for (int first = 0; first < existing.ends.count && begin <= row; first += warp_threads) {
+        const int group = first + lane;
+        const int end = group < existing.ends.count ? clamped(integer_at(existing.ends, group), rows) : 0;
+        const int next = largest_of_lanes(next_aligned(end, existing.alignment, rows));
+        const int before = from_lane(next, lane - 1);
+        const int own_begin = lane > 0 ? max(before, begin) : begin;
+        if (ballot(own_begin <= row && row < end) != 0) return true;
+        begin = max(begin, from_lane(next, warp_threads - 1));
+    }
+    return false;
+}
+
+/// By a warp together, for the same row.
+TILEWRIGHT_DEVICE bool row_exists(const ExistingArguments& existing, const RowGrid& grid, int row) {
+    if (existing.counts.data != nullptr) {
+        const RowPlace place = place_of(grid, row);
+        return place.row < clamped(integer_at(existing.counts, place.group), grid.room);
+    }
+    if (existing.ends.data == nullptr) return true;
+    if (existing.sorted) return row < clamped(integer_at(existing.ends, existing.ends.count - 1), grid.rows);
+    return is_in_a_group(existing, row, grid.rows);
+}
+
+}  // namespace tilewright::hopper

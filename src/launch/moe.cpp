@@ -1,0 +1,400 @@
+#include "launch/moe.h"
+
+#include <algorithm>
+
+#include "base/math.h"
+#include "formats/matrix_view.h"
+#include "launch/quantize_views.h"
+#include "moe/unit_rule.h"
+
+namespace tilewright::launch {
+namespace {
+
+using namespace hopper;
+using formats::matrix_view;
+using formats::MatrixView;
+
+constexpr std::int64_t most_row_parts = std::int64_t{1} << 30;
+// Blocks of a kernel whose rows may be missing: each goes through many rows. 32 per SM of an H100.
+constexpr int most_looping_blocks = 132 * 32;
+
+/// A matrix of rows. The strides of dimensions of one index have no effect.
+MatrixView rows_view(const Tensor& tensor) {
+    MatrixView view = matrix_view(tensor);
+    if (view.groups <= 1) view.group_stride = 0;
+    if (view.rows <= 1) view.row_stride = 0;
+    return view;
+}
+
+bool takes_row_vectors(const MatrixView& view) {
+    const std::int64_t bytes = bits(view.format) / 8;
+    return is_aligned(view.data) && view.row_stride * bytes % vector_bytes == 0 &&
+           view.group_stride * bytes % vector_bytes == 0;
+}
+
+/// Whether the numbers of a row are adjacent.
+bool has_adjacent_numbers(const Tensor& tensor) {
+    const int last = tensor.shape.rank() - 1;
+    return tensor.shape[last] <= 1 || tensor.strides[last] == 1;
+}
+
+IntegerList integer_list(const Tensor& tensor) {
+    if (!tensor.given()) return {};
+    return {.data = tensor.data,
+            .stride = stride(tensor, 0),
+            .is_wide = tensor.format == Format::i64,
+            .count = static_cast<int>(tensor.shape[0])};
+}
+
+ExistingArguments existing_arguments(const moe::ExistingRows& existing) {
+    return {.ends = integer_list(existing.ends),
+            .alignment = static_cast<int>(std::clamp<std::int64_t>(existing.alignment, 1, most_row_parts)),
+            .sorted = existing.sorted,
+            .counts = integer_list(existing.counts)};
+}
+
+/// [tokens, choices].
+FactorArguments factors_by_choice(const Tensor& tensor) {
+    if (!tensor.given()) return {};
+    return {.data = tensor.data,
+            .format = number(tensor.format),
+            .row_stride = stride(tensor, 1),
+            .choice_stride = stride(tensor, 0),
+            .choices = static_cast<int>(tensor.shape[1])};
+}
+
+/// [rows] or [groups, room].
+FactorArguments factors_by_row(const Tensor& tensor) {
+    if (!tensor.given()) return {};
+    return {.data = tensor.data,
+            .format = number(tensor.format),
+            .group_stride = tensor.shape.rank() > 1 ? stride(tensor, 1) : 0,
+            .row_stride = stride(tensor, 0),
+            .choices = 1};
+}
+
+PlaceArguments place_arguments(const Tensor& places, std::int64_t rows) {
+    if (!places.given()) return {};
+    return {.data = static_cast<const int*>(places.data),
+            .token_stride = stride(places, 1),
+            .choice_stride = stride(places, 0),
+            .choices = static_cast<int>(places.shape[1]),
+            .rows = static_cast<int>(rows)};
+}
+
+ScaleMatrix row_scales(const Operand& operand) {
+    const Tensor& scales = operand.scales;
+    const int blocks = k_block(operand.granularity) > 0 ? 1 : 0;
+    return {.data = scales.data,
+            .group_stride = scales.shape.rank() > blocks + 1 ? stride(scales, blocks + 1) : 0,
+            .token_stride = stride(scales, blocks),
+            .feature_stride = blocks > 0 ? stride(scales, 0) : 0};
+}
+
+RowTarget row_target(const Operand& out) {
+    const MatrixView values = rows_view(out.values);
+    RowTarget target{.data = reinterpret_cast<u8*>(values.data),
+                     .group_stride = values.group_stride,
+                     .row_stride = values.row_stride};
+    if (out.scales.given()) target.scales = row_scales(out);
+    target.ue8m0 = out.scales.given() && out.scales.format == Format::ue8m0;
+    return target;
+}
+
+RowOutput row_output(const Operand& out) {
+    switch (out.granularity) {
+        case Granularity::row: return RowOutput::scaled_rows;
+        case Granularity::block_1x128: return RowOutput::scaled_blocks;
+        case Granularity::block_1x32: return RowOutput::mx;
+        default:
+            return out.values.format == Format::bf16  ? RowOutput::bf16
+                   : out.values.format == Format::f16 ? RowOutput::f16
+                                                      : RowOutput::f32;
+    }
+}
+
+/// The fields that the output determines.
+RowSpec output_spec(const Operand& out, bool round_up) {
+    RowSpec spec{.output = row_output(out)};
+    if (!has_scales(spec.output)) return spec;
+    spec.storage = out.values.format == Format::e5m2 ? Storage::e5m2 : Storage::e4m3;
+    spec.rounds_up = round_up || (spec.output != RowOutput::mx && out.scales.format == Format::ue8m0);
+    return spec;
+}
+
+RowGrid row_grid(const MatrixView& rows, std::int64_t features) {
+    return {.rows = static_cast<int>(rows.groups * rows.rows),
+            .room = static_cast<int>(std::max<std::int64_t>(rows.rows, 1)),
+            .features = static_cast<int>(features)};
+}
+
+/// Divides rows into parts of equal length, in multiples of `step`, that `most` lanes hold.
+void divide_rows(RowGrid& grid, int lane, int most, int step) {
+    const int parts = std::max(ceil_div(grid.features, lane * most), 1);
+    grid.part_features = round_up(std::max(ceil_div(grid.features, parts), 1), step);
+    grid.parts = std::max(ceil_div(grid.features, grid.part_features), 1);
+}
+
+int whole_warps(int lanes) { return std::max(round_up(lanes, warp_threads), warp_threads); }
+
+/// Divides rows, and returns the threads of a block. A scale of a whole row needs a block that has all of the row.
+int divide_scaled_rows(RowGrid& grid, const RowSpec& spec) {
+    const int most = most_threads(spec);
+    divide_rows(grid, lane_features, most, part_step);
+    const int threads = std::min(whole_warps(ceil_div(grid.part_features, lane_features)), most);
+    if (spec.output != RowOutput::scaled_rows) return threads;
+    grid.parts = 1;
+    grid.part_features = grid.features;
+    return threads;
+}
+
+/// Blocks that find out by one load whether a row exists go through many rows.
+/// Blocks of a kernel that routes, so that each warp writes the end of one expert. With one token, a block of four
+/// warps wrote 128 ends in 4 of the kernel's 10 us (H100).
+int blocks_for_ends(const moe::RouteStep& route, int threads) {
+    return static_cast<int>(ceil_div<std::int64_t>(route.experts, threads / warp_threads));
+}
+
+int count_row_blocks(const RowGrid& grid, const ExistingArguments& existing) {
+    const int blocks = grid.rows * grid.parts;
+    const bool loops = existing.sorted || existing.counts.data != nullptr;
+    return loops ? std::min(blocks, most_looping_blocks) : blocks;
+}
+
+RouteArguments route_arguments(const moe::RouteStep& step) {
+    const Tensor& ids = step.routing.experts;
+    const auto integers = [](const Tensor& tensor) { return static_cast<int*>(tensor.data); };
+    return {.ids = ids.data,
+            .token_stride = stride(ids, 1),
+            .choice_stride = stride(ids, 0),
+            .ids_are_wide = ids.format == Format::i64,
+            .map = integer_list(step.routing.map),
+            .weights = factors_by_choice(step.routing.weights),
+            .tokens = static_cast<int>(ids.shape[0]),
+            .given = static_cast<int>(ids.shape[1]),
+            .choices = static_cast<int>(ids.shape[1]) + step.routing.shared,
+            .experts = static_cast<int>(step.experts),
+            .rows = integers(step.out.rows),
+            .sources = integers(step.out.sources),
+            .ends = integers(step.out.ends),
+            .row_weights = static_cast<float*>(step.out.weights.data)};
+}
+
+std::int64_t choices_of(const moe::RouteStep& step) {
+    const Dims& shape = step.routing.experts.shape;
+    return shape[0] * (shape[1] + step.routing.shared);
+}
+
+std::vector<MoeLaunch> launch_if_any(const MoeLaunch& launch) {
+    if (launch.blocks == 0) return {};
+    return {launch};
+}
+
+/// `route`: its step if the kernel finds the rows.
+MoeLaunch permute_launch(const moe::PermuteStep& step, const moe::RouteStep* route) {
+    MoeLaunch launch{.kernel = {.function = MoeFunction::permute, .rows = output_spec(step.out, step.round_up)}};
+    RowSpec& spec = launch.kernel.rows;
+    PermuteArguments arguments;
+    const MatrixView x = rows_view(step.x), values = rows_view(step.out.values);
+    spec.source = number(x.format);
+    spec.has_factors = step.factors.given();
+    spec.routes = route != nullptr;
+    arguments.grid = row_grid(x, x.columns);
+    launch.threads = divide_scaled_rows(arguments.grid, spec);
+    arguments.x = source_matrix(x);
+    arguments.to = row_target(step.out);
+    arguments.clears = step.clears;
+    arguments.places = place_arguments(step.places, values.rows);
+    if (!step.places.given()) arguments.existing = existing_arguments(step.existing);
+    arguments.factors = step.places.given() ? factors_by_choice(step.factors) : factors_by_row(step.factors);
+    spec.vectors = x.columns % lane_features == 0 && takes_row_vectors(x) && takes_row_vectors(values);
+    launch.blocks = count_row_blocks(arguments.grid, arguments.existing);
+    if (route != nullptr) {
+        arguments.route = route_arguments(*route);
+        launch.blocks = std::max(launch.blocks, blocks_for_ends(*route, launch.threads));
+    }
+    launch.shared_bytes = hopper::shared_bytes(spec);
+    launch.arguments = arguments;
+    return launch;
+}
+
+MoeLaunch copy_launch(const moe::PermuteStep& step, const moe::RouteStep* route) {
+    MoeLaunch launch{.kernel = {.function = MoeFunction::copy_rows, .copies = {.routes = route != nullptr}}};
+    CopyRowsArguments arguments;
+    const MatrixView from = rows_view(step.quantized.values), values = rows_view(step.out.values);
+    const int element_bits = bits(from.format);
+    const auto in_bytes = [&](std::int64_t elements) { return elements * element_bits / 8; };
+    arguments.grid = row_grid(from, ceil_div<std::int64_t>(from.columns * element_bits, 8));
+    divide_rows(arguments.grid, copy_bytes, copy_threads, part_step);
+    launch.threads = std::min(whole_warps(ceil_div(arguments.grid.part_features, copy_bytes)), copy_threads);
+    arguments.from = reinterpret_cast<const u8*>(from.data);
+    arguments.group_stride = in_bytes(from.group_stride);
+    arguments.row_stride = in_bytes(from.row_stride);
+    arguments.to = row_target(step.out);
+    arguments.to.group_stride = in_bytes(values.group_stride);
+    arguments.to.row_stride = in_bytes(values.row_stride);
+    if (row_block(step.out.granularity) == 1) {
+        arguments.scales = row_scales(step.quantized);
+        const int block = k_block(step.out.granularity);
+        arguments.scale_count = block == 0 ? 1 : static_cast<int>(ceil_div<std::int64_t>(from.columns, block));
+        arguments.wide_scales = bits(step.out.scales.format) == 32;
+    }
+    arguments.places = place_arguments(step.places, values.rows);
+    if (!step.places.given()) arguments.existing = existing_arguments(step.existing);
+    const auto takes = [](const void* data, std::int64_t a, std::int64_t b) {
+        return is_aligned(data) && a % copy_bytes == 0 && b % copy_bytes == 0;
+    };
+    arguments.vectors = arguments.grid.features % copy_bytes == 0 &&
+                        takes(arguments.from, arguments.row_stride, arguments.group_stride) &&
+                        takes(arguments.to.data, arguments.to.row_stride, arguments.to.group_stride);
+    launch.blocks = count_row_blocks(arguments.grid, arguments.existing);
+    if (route != nullptr) {
+        arguments.route = route_arguments(*route);
+        launch.blocks = std::max(launch.blocks, blocks_for_ends(*route, launch.threads));
+    }
+    launch.shared_bytes = hopper::shared_bytes(launch.kernel.copies);
+    launch.arguments = arguments;
+    return launch;
+}
+
+MoeLaunch launch_of(const moe::PermuteStep& step, const moe::RouteStep* route) {
+    return step.quantized.values.given() ? copy_launch(step, route) : permute_launch(step, route);
+}
+
+std::string unserved_matrix(const char* name, const Tensor& tensor) {
+    if (!has_adjacent_numbers(tensor)) return std::string(name) + ": the numbers of a row must be adjacent";
+    const MatrixView view = matrix_view(tensor);
+    if (view.columns > most_row_parts || view.rows > most_row_parts || view.groups > most_row_parts) {
+        return std::string(name) + ": at most 2^30 rows and columns";
+    }
+    // A part has 2048 columns in the kernel with the most parts.
+    if (view.groups * view.rows * ceil_div<std::int64_t>(std::max<std::int64_t>(view.columns, 1), 1024) >
+        most_row_parts) {
+        return std::string(name) + ": at most 2^30 parts of 1024 columns";
+    }
+    return "";
+}
+
+std::string unserved_output(const Operand& out) {
+    if (std::string reason = unserved_matrix("out", out.values); !reason.empty()) return reason;
+    const Format format = out.values.format;
+    const bool is_fp8 = format == Format::e4m3 || format == Format::e5m2;
+    switch (out.granularity) {
+        case Granularity::none:
+            return format == Format::bf16 || format == Format::f16 || format == Format::f32
+                       ? ""
+                       : "out: values without scales must be bf16, f16 or f32";
+        case Granularity::row:
+        case Granularity::block_1x128:
+        case Granularity::block_1x32: return is_fp8 ? "" : "out: values with scales must be e4m3 or e5m2";
+        default: return "out: scales must be of rows, 1x128 or 1x32";
+    }
+}
+
+}  // namespace
+
+std::vector<MoeLaunch> lower(const moe::RouteStep& step) {
+    RouteArguments arguments = route_arguments(step);
+    const i64 counts = route_shared_bytes(arguments.experts), kept = kept_bytes(arguments.tokens * arguments.choices);
+    arguments.keeps = counts + kept <= most_route_shared;
+    return {{.kernel = {.function = MoeFunction::route},
+             .arguments = arguments,
+             .blocks = route_blocks,
+             .threads = route_threads,
+             .cluster = route_blocks,
+             .shared_bytes = static_cast<int>(arguments.keeps ? counts + kept : counts)}};
+}
+
+std::vector<MoeLaunch> lower(const moe::PermuteStep& step) { return launch_if_any(launch_of(step, nullptr)); }
+
+bool fits_in_permute(const moe::RouteStep& step) { return choices_of(step) <= most_fused_choices; }
+
+std::vector<MoeLaunch> lower(const moe::RouteStep& route, const moe::PermuteStep& permute) {
+    if (fits_in_permute(route)) return {launch_of(permute, &route)};
+    std::vector<MoeLaunch> launches = lower(route);
+    for (const MoeLaunch& launch : lower(permute)) launches.push_back(launch);
+    return launches;
+}
+
+std::vector<MoeLaunch> lower(const moe::ActivateStep& step) {
+    MoeLaunch launch{.kernel = {.function = MoeFunction::activate, .rows = output_spec(step.out, step.round_up)}};
+    RowSpec& spec = launch.kernel.rows;
+    ActivateArguments arguments;
+    const MatrixView gate_up = rows_view(step.gate_up), values = rows_view(step.out.values);
+    spec.activates = true;
+    spec.unit = moe::unit_of(step.unit.kind);
+    spec.interleaved = formats::has_up(spec.unit) && step.unit.swiglu.interleaved;
+    arguments.grid = row_grid(gate_up, values.columns);
+    launch.threads = divide_scaled_rows(arguments.grid, spec);
+    arguments.gate_up = source_matrix(gate_up);
+    arguments.up = spec.interleaved ? 1 : static_cast<int>(values.columns);
+    arguments.rule = moe::rule_of(step.unit);
+    arguments.existing = existing_arguments(step.existing);
+    arguments.factors = factors_by_row(step.factors);
+    arguments.to = row_target(step.out);
+    arguments.clears = step.clears;
+    spec.vectors = values.columns % lane_features == 0 && takes_row_vectors(gate_up) && takes_row_vectors(values);
+    launch.blocks = count_row_blocks(arguments.grid, arguments.existing);
+    launch.shared_bytes = hopper::shared_bytes(spec);
+    launch.arguments = arguments;
+    return launch_if_any(launch);
+}
+
+std::vector<MoeLaunch> lower(const moe::CombineStep& step) {
+    constexpr int step_of_parts = 64;  // columns: whole lines of bf16
+    MoeLaunch launch{.kernel = {.function = MoeFunction::combine}};
+    CombineArguments arguments;
+    const MatrixView y = rows_view(step.y), out = rows_view(step.out);
+    arguments.grid = row_grid(out, out.columns);
+    divide_rows(arguments.grid, combine_features, combine_threads, step_of_parts);
+    launch.threads = std::min(whole_warps(ceil_div(arguments.grid.part_features, combine_features)), combine_threads);
+    arguments.y = source_matrix(y);
+    arguments.places = place_arguments(step.places, y.rows);
+    if (!step.places.given()) arguments.existing = existing_arguments(step.existing);
+    arguments.weights = step.places.given() ? factors_by_choice(step.weights) : factors_by_row(step.weights);
+    bool vectors = out.columns % combine_features == 0 && takes_row_vectors(y) && takes_row_vectors(out);
+    if (step.addend.given()) {
+        const MatrixView addend = rows_view(step.addend);
+        arguments.addend = source_matrix(addend);
+        arguments.addend_format = number(addend.format);
+        vectors = vectors && takes_row_vectors(addend);
+    }
+    arguments.out = {
+        .data = reinterpret_cast<u8*>(out.data), .group_stride = out.group_stride, .row_stride = out.row_stride};
+    launch.kernel.sums = {.out = number(out.format), .vectors = vectors};
+    launch.blocks = count_row_blocks(arguments.grid, arguments.existing);
+    launch.arguments = arguments;
+    return launch_if_any(launch);
+}
+
+std::string unserved(const moe::RouteStep& step) {
+    if (step.experts > most_routed_experts) return "experts: at most 2048";
+    if (choices_of(step) > most_row_parts) return "routing: at most 2^30 choices";
+    return "";
+}
+
+std::string unserved(const moe::PermuteStep& step) {
+    if (step.quantized.values.given()) {
+        if (std::string reason = unserved_matrix("quantized", step.quantized.values); !reason.empty()) return reason;
+        return unserved_matrix("out", step.out.values);
+    }
+    if (std::string reason = unserved_matrix("x", step.x); !reason.empty()) return reason;
+    return unserved_output(step.out);
+}
+
+std::string unserved(const moe::ActivateStep& step) {
+    if (step.gate_up.format != Format::bf16) return "gate_up: must be bf16";
+    if (std::string reason = unserved_matrix("gate_up", step.gate_up); !reason.empty()) return reason;
+    return unserved_output(step.out);
+}
+
+std::string unserved(const moe::CombineStep& step) {
+    if (step.y.format != Format::bf16) return "y: must be bf16";
+    for (const Tensor* tensor : {&step.y, &step.out, &step.addend}) {
+        if (!tensor->given()) continue;
+        if (std::string reason = unserved_matrix("combine", *tensor); !reason.empty()) return reason;
+    }
+    return "";
+}
+
+}  // namespace tilewright::launch

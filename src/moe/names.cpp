@@ -1,0 +1,25 @@
+// The names of a layer's enumerations, as messages and Python have them.
+#include <tilewright/moe.h>
+
+namespace tilewright {
+
+std::string_view name(GatedUnit::Kind kind) {
+    switch (kind) {
+        case GatedUnit::Kind::swiglu: return "swiglu";
+        case GatedUnit::Kind::situ: return "situ";
+        case GatedUnit::Kind::geglu: return "geglu";
+        case GatedUnit::Kind::relu_squared: return "relu_squared";
+    }
+    return "an unknown unit";
+}
+
+std::string_view name(WeightsAt place) {
+    switch (place) {
+        case WeightsAt::combine: return "combine";
+        case WeightsAt::activation: return "activation";
+        case WeightsAt::input: return "input";
+    }
+    return "an unknown place";
+}
+
+}  // namespace tilewright
