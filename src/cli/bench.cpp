@@ -170,7 +170,8 @@ void add_bench(CLI::App& program) {
         ->check(CLI::PositiveNumber);
     add_gpu_options(*command, *arguments);
     add_cpu_options(*command, *arguments);
-    command->callback([arguments] { bench_command(*arguments); });
+    add_bench_moe(*command);
+    run_without_subcommand(*command, {}, [arguments] { bench_command(*arguments); });
 }
 
 }  // namespace tilewright::cli

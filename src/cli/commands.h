@@ -22,6 +22,14 @@ void add_quantize(CLI::App& program);
 void add_inspect(CLI::App& program);
 void add_convert(CLI::App& program);
 
+// The second word of a command: a layer of experts in place of a product. Without it the command needs its own options.
+void add_explain_moe(CLI::App& explain);
+void add_verify_moe(CLI::App& verify);
+void add_bench_moe(CLI::App& bench);
+
+/// Runs `call` unless the command has a second word, and first asks for options that only the command itself needs.
+void run_without_subcommand(CLI::App& command, const std::vector<std::string>& needed, std::function<void()> call);
+
 /// Ends the program with "tilewright: <what>" on stderr: exit code 2 for a mistake in how it was called ...
 class UsageError : public std::runtime_error {
     using std::runtime_error::runtime_error;

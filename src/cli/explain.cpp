@@ -98,13 +98,9 @@ void explain_command(const ExplainArguments& arguments) {
 
 void add_size_options(CLI::App& command, ExplainArguments& arguments) {
     const CLI::Validator not_negative = whole_number(0);
-    command.add_option("--m", arguments.m, "Rows of D; batched and masked: rows per group")
-        ->required()
-        ->check(not_negative);
-    command.add_option("--n", arguments.n, "Columns of D")->required()->check(not_negative);
-    command.add_option("--k", arguments.k, "Contraction size; k-grouped: the sum over groups")
-        ->required()
-        ->check(not_negative);
+    command.add_option("--m", arguments.m, "Rows of D; batched and masked: rows per group")->check(not_negative);
+    command.add_option("--n", arguments.n, "Columns of D")->check(not_negative);
+    command.add_option("--k", arguments.k, "Contraction size; k-grouped: the sum over groups")->check(not_negative);
     command.add_option("--groups", arguments.groups, "Number of groups (experts, matrices of a batch)")
         ->check(not_negative)
         ->capture_default_str();
@@ -161,7 +157,8 @@ void add_explain(CLI::App& program) {
     add_size_options(*command, *arguments);
     command->add_flag("--all", arguments->all, "Print every reason for rejected candidates, not just a few");
     command->add_flag("--json", arguments->json, "Print everything as JSON");
-    command->callback([arguments] { explain_command(*arguments); });
+    add_explain_moe(*command);
+    run_without_subcommand(*command, {"--m", "--n", "--k"}, [arguments] { explain_command(*arguments); });
 }
 
 }  // namespace tilewright::cli

@@ -18,6 +18,12 @@ const CLI::App& innermost(const CLI::App& app) {
     return parsed.empty() ? app : innermost(*parsed.back());
 }
 
+/// "tilewright explain moe"
+std::string words_of(const CLI::App& command) {
+    const CLI::App* parent = command.get_parent();
+    return parent == nullptr ? "tilewright" : words_of(*parent) + " " + command.get_name();
+}
+
 std::vector<std::string> option_names(const CLI::App& app) {
     std::vector<std::string> names;
     for (const CLI::Option* option : app.get_options()) {
@@ -39,7 +45,7 @@ std::vector<std::string> command_names(const CLI::App& app) {
 std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
     const CLI::App& command = innermost(app);
     const bool is_program = &command == &app;
-    const std::string name = is_program ? "tilewright" : "tilewright " + command.get_name();
+    const std::string name = words_of(command);
     const std::vector<std::string> extras = app.remaining(true);
     if (!extras.empty()) {
         const std::string& word = extras.front();
@@ -58,6 +64,16 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
     std::string text = error.what();
     std::replace(text.begin(), text.end(), '\n', ' ');
     return fmt::format("{}: {}; see `{} --help`", name, text, name);
+}
+
+void run_without_subcommand(CLI::App& command, const std::vector<std::string>& needed, std::function<void()> call) {
+    command.callback([&command, needed, call = std::move(call)] {
+        if (!command.get_subcommands().empty()) return;
+        for (const std::string& option : needed) {
+            if (command.count(option) == 0) throw CLI::RequiredError(option);
+        }
+        call();
+    });
 }
 
 CLI::Validator known_by(const std::string& what, const std::function<bool(const std::string&)>& accepts,

@@ -1,4 +1,5 @@
 // `tilewright verify`: every operation x recipe on this machine, against float64, by the gates of docs/numerics.md.
+// `tilewright verify moe`: layers of experts.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -17,6 +18,7 @@
 #include "output/streams.h"
 #include "output/table.h"
 #include "verify/choices.h"
+#include "verify/moe.h"
 #include "verify/quantizers.h"
 #include "verify/row.h"
 
@@ -26,6 +28,7 @@ namespace {
 using nlohmann::ordered_json;
 
 struct VerifyArguments {
+    bool layers = false;  // of experts, in place of products and quantizers
     bool quick = false;
     std::string filter;
     std::string arithmetic = "both";
@@ -82,8 +85,20 @@ std::vector<Row> all_rows(const verify::VerifySettings& settings) {
     return rows;
 }
 
-std::vector<Row> chosen_rows(const std::string& filter, const verify::VerifySettings& settings) {
-    std::vector<Row> rows = all_rows(settings);
+std::vector<Row> layer_rows(const verify::VerifySettings& settings) {
+    std::vector<Row> rows;
+    for (const verify::MoeFamily& family : verify::all_moe_families()) {
+        std::vector<std::string> variants;
+        for (const Recipe& recipe : family.recipes) variants.push_back(name(recipe));
+        rows.push_back({"moe", family.name, variants, verify::count_cases(family, settings),
+                        [&settings, family](const auto& progress) { return run_moe(family, settings, progress); }});
+    }
+    return rows;
+}
+
+std::vector<Row> chosen_rows(const VerifyArguments& arguments, const verify::VerifySettings& settings) {
+    const std::string& filter = arguments.filter;
+    std::vector<Row> rows = arguments.layers ? layer_rows(settings) : all_rows(settings);
     const std::string first = rows.front().label();
     const std::regex pattern(filter);
     std::erase_if(rows, [&](const Row& row) { return !std::regex_search(row.label(), pattern); });
@@ -228,7 +243,7 @@ void verify_command(const VerifyArguments& arguments) {
         settings.arithmetics = {Arithmetic::bit_exact};
         settings.gpu = &gpu.emplace();
     }
-    const std::vector<Row> chosen = chosen_rows(arguments.filter, settings);
+    const std::vector<Row> chosen = chosen_rows(arguments, settings);
 
     output::print("backend {}: {}\n\n{}", name(backend.backend), backend.device, table().header());
     ordered_json rows = ordered_json::array();
@@ -236,9 +251,9 @@ void verify_command(const VerifyArguments& arguments) {
     const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
     const std::int64_t accepted =
         verify::accepted_combinations(settings.gpu == nullptr ? verify::all_arithmetics() : settings.arithmetics);
-    const std::string coverage = coverage_text(totals, accepted, restriction(arguments));
-    output::print("\n{} cases, {} failed; {} rows in {}\n{}\n", totals.cases, totals.failed, totals.rows,
-                  output::format_duration(time.count()), coverage);
+    output::print("\n{} cases, {} failed; {} rows in {}\n", totals.cases, totals.failed, totals.rows,
+                  output::format_duration(time.count()));
+    if (!arguments.layers) output::print("{}\n", coverage_text(totals, accepted, restriction(arguments)));
     if (totals.unshipped > 0) {
         output::print("skipped: {} cases whose kernels are compiled on first use; omit --quick to run them\n",
                       totals.unshipped);
@@ -252,8 +267,32 @@ void verify_command(const VerifyArguments& arguments) {
                                   {"seconds", time.count()},           {"rows", rows}};
         output::write_text(arguments.json_path, report.dump(2) + "\n");
     }
-    const bool incomplete = totals.combinations + totals.refused != accepted && restriction(arguments).empty();
+    const bool incomplete =
+        !arguments.layers && totals.combinations + totals.refused != accepted && restriction(arguments).empty();
     if (totals.failed > 0 || incomplete) throw Reported{};
+}
+
+void add_common_options(CLI::App& command, VerifyArguments& arguments) {
+    command
+        .add_option("--filter", arguments.filter,
+                    "Run only rows (\"operation recipe\") that match this regular expression")
+        ->check(known_by("regular expression", is_pattern, "ECMAScript's, e.g. 'dense row:.*'"));
+    std::vector<std::string> arithmetics = arithmetic_words();
+    arithmetics.emplace_back("both");
+    command.add_option("--arithmetic", arguments.arithmetic, "CPU: fast, bit_exact or both")
+        ->check(one_of("arithmetic", arithmetics))
+        ->transform(arithmetic_word)
+        ->capture_default_str();
+    command.add_option("--backend", arguments.backend, "automatic, cpu or hopper")
+        ->check(one_of("backend", backend_words()))
+        ->capture_default_str();
+    command
+        .add_option(
+            "--device", arguments.device,
+            "Reproduce the bits of this device, whose plans decide where k is split: a name or a device file (default: "
+            "this GPU, or h200)")
+        ->check(known_device());
+    command.add_option("--json", arguments.json_path, "Also write the table to this file as JSON");
 }
 
 }  // namespace
@@ -266,29 +305,27 @@ void add_verify(CLI::App& program) {
         "last. The error is that of the\nelement closest to its bound. The bound is what the arithmetic of its sum can "
         "lose; ratio: error /\nbound. Exit code 1 when a case fails.\n\nExample:\n  "
         "tilewright verify\n  tilewright verify --quick --filter 'm_grouped.* 1x128:128x128'");
-    std::vector<std::string> arithmetics = arithmetic_words();
-    arithmetics.emplace_back("both");
     const auto arguments = std::make_shared<VerifyArguments>();
     command->add_flag("--quick", arguments->quick,
                       "One layout and output per recipe; real sizes only for dense; on a GPU only precompiled kernels");
-    command
-        ->add_option("--filter", arguments->filter,
-                     "Run only rows (\"operation recipe\") that match this regular expression")
-        ->check(known_by("regular expression", is_pattern, "ECMAScript's, e.g. 'dense row:.*'"));
-    command->add_option("--arithmetic", arguments->arithmetic, "CPU: fast, bit_exact or both")
-        ->check(one_of("arithmetic", arithmetics))
-        ->transform(arithmetic_word)
-        ->capture_default_str();
-    command->add_option("--backend", arguments->backend, "automatic, cpu or hopper")
-        ->check(one_of("backend", backend_words()))
-        ->capture_default_str();
-    command
-        ->add_option(
-            "--device", arguments->device,
-            "Reproduce the bits of this device, whose plans decide where k is split: a name or a device file (default: "
-            "this GPU, or h200)")
-        ->check(known_device());
-    command->add_option("--json", arguments->json_path, "Also write the table to this file as JSON");
+    add_common_options(*command, *arguments);
+    add_verify_moe(*command);
+    run_without_subcommand(*command, {}, [arguments] { verify_command(*arguments); });
+}
+
+void add_verify_moe(CLI::App& verify) {
+    CLI::App* command = verify.add_subcommand("moe", "Check layers of experts with every recipe on this machine");
+    command->footer(
+        "Each row is a pair of scale granularities. Its cases are layers of tokens and of rows, with each unit and "
+        "place "
+        "of\nthe routing weights. On the CPU the error is that of the element closest to its bound from float64. A "
+        "GPU's "
+        "bytes are\ncompared with the CPU's bit_exact ones. Exit code 1 when a case fails.\n\nExample:\n  tilewright "
+        "verify moe --quick\n  tilewright verify moe --filter '1x128:.*' --backend hopper");
+    const auto arguments = std::make_shared<VerifyArguments>();
+    arguments->layers = true;
+    command->add_flag("--quick", arguments->quick, "A case per recipe; on a GPU only precompiled products");
+    add_common_options(*command, *arguments);
     command->callback([arguments] { verify_command(*arguments); });
 }
 

@@ -1,0 +1,112 @@
+#include "cli/moe_arguments.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/commands.h"
+#include "cli/words.h"
+#include "output/table.h"
+#include "problem/packed_problem.h"
+#include "problem/problem_sizes.h"
+
+namespace tilewright::cli {
+namespace {
+
+template <class List>
+std::vector<std::string> names_of(const List& list) {
+    std::vector<std::string> words;
+    std::transform(list.begin(), list.end(), std::back_inserter(words),
+                   [](auto value) { return std::string(name(value)); });
+    return words;
+}
+
+template <class List>
+auto named(const List& list, const std::string& word) {
+    return *std::find_if(list.begin(), list.end(), [&](auto value) { return name(value) == word; });
+}
+
+/// Without memory.
+Tensor shaped(Format format, const Dims& shape) {
+    Tensor tensor = row_major(static_cast<void*>(nullptr), format, shape);
+    tensor.device = {.kind = DeviceId::Kind::cuda};
+    return tensor;
+}
+
+/// The second operand of a product of groups: [experts, n, k].
+Operand weights(const MoeArguments& arguments, const Recipe& recipe, std::int64_t n, std::int64_t k) {
+    const ProblemSizes sizes{.grouping = Grouping::m_grouped_offsets,
+                             .recipe = recipe,
+                             .m = 128,
+                             .n = n,
+                             .k = k,
+                             .groups = arguments.experts};
+    Problem problem = problem_of(sizes);
+    const bool packs = takes_packed_weights(problem) && !arguments.unpacked;
+    Operand operand = (packs ? with_packed_shape(problem, sizes) : problem).b;
+    for (Tensor* tensor : {&operand.values, &operand.scales, &operand.tensor_scale}) {
+        tensor->device = {.kind = DeviceId::Kind::cuda};
+    }
+    operand.packed.device = {.kind = DeviceId::Kind::cuda};
+    return operand;
+}
+
+}  // namespace
+
+void add_moe_size_options(CLI::App& command, MoeArguments& arguments) {
+    const CLI::Validator positive = whole_number(1);
+    command.add_option("--experts", arguments.experts, "Experts on this GPU")->check(positive);
+    command.add_option("--top", arguments.top, "Experts that each token chooses")->check(positive);
+    command.add_option("--hidden", arguments.hidden, "Numbers of a token")->check(positive);
+    command.add_option("--inner", arguments.inner, "Numbers between the two products")->check(positive);
+    command.add_option("--shared", arguments.shared, "How many of the experts take every token")
+        ->check(whole_number(0, most_int))
+        ->capture_default_str();
+}
+
+void add_moe_kind_options(CLI::App& command, MoeArguments& arguments) {
+    const auto known = [](const std::string& text) { return is_known_recipe(full_recipe(text)); };
+    command.add_option("--recipe", arguments.recipe, "Formats and scales of the activations and of both weights")
+        ->check(known_by("recipe", known, recipe_words()))
+        ->capture_default_str();
+    command.add_option("--unit", arguments.unit, output::joined(names_of(all_gated_units)))
+        ->check(one_of("unit", names_of(all_gated_units)))
+        ->capture_default_str();
+    command
+        .add_option("--weights-at", arguments.weights_at,
+                    "Where routing weights multiply: " + output::joined(names_of(all_weights_at)))
+        ->check(one_of("place", names_of(all_weights_at)))
+        ->capture_default_str();
+    command.add_flag("--with-bias", arguments.with_bias, "Both products have bf16 biases");
+    command.add_flag("--unpacked", arguments.unpacked, "FP4 weights are packed on each call (default: in advance)");
+    command.add_flag("--invariant", arguments.invariant, "Make the bits of a token independent of the other tokens");
+}
+
+Moe layer_of(const MoeArguments& arguments, std::int64_t tokens) {
+    const Recipe recipe = parse_recipe(full_recipe(arguments.recipe)).value();
+    const GatedUnit::Kind kind = named(all_gated_units, arguments.unit);
+    const std::int64_t up_rows = (kind == GatedUnit::Kind::relu_squared ? 1 : 2) * arguments.inner;
+    Moe layer{.x = shaped(Format::bf16, {tokens, arguments.hidden}),
+              .routing = {.experts = shaped(Format::i32, {tokens, arguments.top}),
+                          .weights = shaped(Format::f32, {tokens, arguments.top}),
+                          .shared = arguments.shared},
+              .up = weights(arguments, recipe, up_rows, arguments.hidden),
+              .down = weights(arguments, recipe, arguments.hidden, arguments.inner),
+              .activations = recipe.a,
+              .unit = {.kind = kind},
+              .weights_at = named(all_weights_at, arguments.weights_at),
+              .out = shaped(Format::bf16, {tokens, arguments.hidden})};
+    if (arguments.invariant) layer.reproducibility = Reproducibility::invariant;
+    if (arguments.with_bias) {
+        layer.up_bias = shaped(Format::bf16, {arguments.experts, up_rows});
+        layer.down_bias = shaped(Format::bf16, {arguments.experts, arguments.hidden});
+    }
+    return layer;
+}
+
+std::string sizes_text(const MoeArguments& arguments) {
+    return fmt::format("{} experts, top {}, hidden {}, inner {}{}", arguments.experts, arguments.top, arguments.hidden,
+                       arguments.inner, arguments.shared > 0 ? fmt::format(", {} shared", arguments.shared) : "");
+}
+
+}  // namespace tilewright::cli
