@@ -1,7 +1,8 @@
 #include "call.h"
 
+#include "callers_words.h"
+
 #include <array>
-#include <cctype>
 #include <utility>
 
 namespace tilewright::python {
@@ -57,28 +58,6 @@ constexpr std::array<std::pair<const char*, const char*>, 4> keywords{{{"groups.
                                                                        {"groups.index_alignment", "index_alignment"},
                                                                        {"groups.grouping", "grouping"},
                                                                        {"b.packed", "b"}}};
-
-/// `text` with every whole word `from` as `to`.
-std::string with_word(std::string text, const std::string& from, const std::string& to) {
-    const auto is_inner = [&](std::size_t i) {
-        return i < text.size() && (std::isalnum(static_cast<unsigned char>(text[i])) != 0 || text[i] == '_');
-    };
-    for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at)) {
-        const bool is_whole = (at == 0 || !is_inner(at - 1)) && !is_inner(at + from.size());
-        if (is_whole) text.replace(at, from.size(), to);
-        at += is_whole ? to.size() : 1;
-    }
-    return text;
-}
-
-/// The library's enumeration is a flag in Python.
-void name_the_flag(Finding& finding) {
-    if (finding.operand != "reproducibility") return;
-    finding.operand = "invariant";
-    finding.given = "True";
-    finding.expected = with_word(std::move(finding.expected), "repeatable", "False");
-    finding.advice = with_word(std::move(finding.advice), "invariant", "invariant=True");
-}
 
 }  // namespace
 
@@ -153,12 +132,10 @@ std::vector<Finding> Call::in_callers_words(const std::vector<Finding>& found) c
     for (Finding finding : found) {
         name_the_flag(finding);
         const bool about_d = finding.operand == "d" || finding.operand.rfind("d.", 0) == 0;
-        for (std::string* text : {&finding.operand, &finding.given, &finding.expected, &finding.advice}) {
-            if (!sizes_word_.empty()) *text = with_word(std::move(*text), "groups.sizes", sizes_word_);
-            *text = with_word(std::move(*text), "d", "out");
-            if (a_is_array_) *text = with_word(std::move(*text), "a.values", "a");
-            if (b_is_array_) *text = with_word(std::move(*text), "b.values", "b");
-        }
+        if (!sizes_word_.empty()) replace_word(finding, "groups.sizes", sizes_word_);
+        replace_word(finding, "d", "out");
+        if (a_is_array_) replace_word(finding, "a.values", "a");
+        if (b_is_array_) replace_word(finding, "b.values", "b");
         for (const auto& [ours, theirs] : keywords) {
             finding.operand = with_word(std::move(finding.operand), ours, theirs);
         }

@@ -1,6 +1,7 @@
 // The extension module tilewright._core: what the Python files of the package are made of.
 #include "call.h"
 #include "linear.h"
+#include "moe.h"
 #include "packing.h"
 #include "plans.h"
 #include "quantizers.h"
@@ -152,6 +153,7 @@ NB_MODULE(_core, m) {
     bind_packing(m);
     bind_token_quantizers(m);
     bind_linear(m);
+    bind_moe(m);
     m.def(
         "recipes",
         [] {

@@ -18,19 +18,20 @@ void check(const Tensor& bytes, DeviceId device) {
     if (!one_after_another) refuse("workspace", to_string(bytes.shape), "contiguous uint8 [bytes] in " + there);
 }
 
+std::int64_t bytes_on_gpu(const Call& call) {
+    return resolve(call.problem, call.backend) == Backend::hopper ? workspace_bytes(call.problem) : 0;
+}
+
 }  // namespace
 
-CallWorkspace::CallWorkspace(const Call& call, nb::handle given, void* stream) {
-    if (resolve(call.problem, call.backend) != Backend::hopper) return;
-    const std::int64_t bytes = workspace_bytes(call.problem);
+CallWorkspace::CallWorkspace(std::int64_t bytes, DeviceId device, nb::handle result, nb::handle given, void* stream) {
     if (bytes == 0) return;
-    const DeviceId device = call.problem.d.device;
     if (given.is_valid()) {
         bytes_ = view_of(given);
         check(bytes_->tensor, device);
         return;
     }
-    if (!nb::cast<bool>(arrays_module().attr("is_torch")(call.result))) {
+    if (!nb::cast<bool>(arrays_module().attr("is_torch")(result))) {
         refuse("workspace", "nothing",
                std::to_string(bytes) + " bytes or more in memory of cuda:" + std::to_string(device.index),
                "pass workspace=, a uint8 array of your library: only torch workspaces are allocated for you");
@@ -38,6 +39,9 @@ CallWorkspace::CallWorkspace(const Call& call, nb::handle given, void* stream) {
     const auto address = reinterpret_cast<std::uintptr_t>(stream);
     bytes_ = view_of(arrays_module().attr("new_workspace")(bytes, device.index, address));
 }
+
+CallWorkspace::CallWorkspace(const Call& call, nb::handle given, void* stream)
+    : CallWorkspace(bytes_on_gpu(call), call.problem.d.device, call.result, given, stream) {}
 
 Workspace CallWorkspace::memory() const {
     if (!bytes_) return {};

@@ -11,9 +11,10 @@ namespace tilewright::python {
 
 class CallWorkspace {
 public:
-    /// Empty where the call needs no workspace. `given`: the keyword's array of bytes. Null: torch's allocator makes
-    /// one. It may get the memory back as soon as the call is enqueued on `stream`, because its next user runs there
-    /// too. Throws Error about `workspace` if arrays of other libraries come without one.
+    /// Empty for a call that needs no bytes. `given`: the keyword's array of bytes. Null: torch's allocator makes one,
+    /// if `result` is of torch. It may get the memory back as soon as the call is enqueued on `stream`, because its
+    /// next user runs there too. Throws Error about `workspace` if arrays of other libraries come without one.
+    CallWorkspace(std::int64_t bytes, DeviceId device, nb::handle result, nb::handle given, void* stream);
     CallWorkspace(const Call& call, nb::handle given, void* stream);
 
     Workspace memory() const;

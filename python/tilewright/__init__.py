@@ -2,6 +2,7 @@
 
 - `quantize` makes operands of a multiplication, `pack_weights` packs FP4 weights once. `recipes` lists the pairs.
 - `gemm`, `batched_gemm`, `grouped_gemm` and `k_grouped_gemm` multiply.
+- `moe` computes a layer of experts in one call, `route` sorts its tokens.
 - `validate`, `explain` and `workspace_bytes` answer questions about a call. They take its arguments.
 - `options` and `defaults` set what calls leave out.
 
@@ -29,6 +30,7 @@ except ImportError as error:
 from tilewright._arrays import Array
 from tilewright._core import Explanation, Finding, Plan, RawArray
 from tilewright._errors import InvalidCall
+from tilewright._moe import Routed, moe, route
 from tilewright._multiply import (
     batched_gemm,
     explain,
@@ -54,6 +56,7 @@ __all__ = [
     "Plan",
     "Quantized",
     "RawArray",
+    "Routed",
     "Settings",
     "batched_gemm",
     "decode",
@@ -63,11 +66,13 @@ __all__ = [
     "gemm",
     "grouped_gemm",
     "k_grouped_gemm",
+    "moe",
     "options",
     "pack_weights",
     "quantize",
     "quantize_tokens",
     "recipes",
+    "route",
     "transpose_codes",
     "validate",
     "workspace_bytes",

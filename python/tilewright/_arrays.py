@@ -25,6 +25,7 @@ _DTYPE_NAMES = {
     "bf16": "bfloat16",
     "f16": "float16",
     "f32": "float32",
+    "i32": "int32",
 }
 _CARRIERS = {"e4m3": "uint8", "e5m2": "uint8", "ue8m0": "uint8", "bf16": "uint16"}
 _USUAL_DTYPES = frozenset(("float32", "float16", "int32", "int64", "uint8", *_DTYPE_NAMES.values()))

@@ -258,6 +258,19 @@ def linear_forward(x: object, w: object, copy: object | None, bias: object | Non
 def linear_backward(dy: object, x: object | None, w: object | None, ends: object | None, main_grad: object | None, recipe: str, gradient_format: str, promoted: bool, wanted: tuple[bool, bool], dtype: str, options: str) -> tuple[object, object]:
     """New arrays dx and dw, each or None; with main_grad, dw is main_grad."""
 
+def moe(x: object | None, up: object | None, down: object | None, layer: dict, groups: dict, options: dict) -> object:
+    """
+    Computes a layer of experts and returns it; on a GPU: enqueues that on the option `stream`, or else on the current one.
+    """
+
+def route(experts: object | None, num_experts: object | None, weights: object | None, expert_map: object | None, shared: object | None, stream: object | None) -> tuple[object, object, object, object]:
+    """New arrays: rows, sources, ends, and weights of rows or None."""
+
+def combine(y: object, rows: object, weights: object | None, addend: object | None, dtype: object) -> object:
+    """
+    A new array: the sum of the rows of each token, as in the last step of a layer.
+    """
+
 def recipes() -> list[str]:
     """The names of all accepted recipes."""
 

@@ -47,6 +47,17 @@ def of_rows(
     return {**_given(_GROUPINGS_OF_ROWS, sizes), "alignment": alignment, "expected_m": expected_m}
 
 
+def of_layer(
+    offsets: Array | None, aligned_offsets: Array | None, counts: Array | None, alignment: int, expected_m: int
+) -> Groups:
+    """Groups of `moe`, whose rows may have none."""
+    sizes = {"offsets": offsets, "aligned_offsets": aligned_offsets, "counts": counts}
+    if all(value is None for value in sizes.values()):
+        return DENSE
+    groupings = {word: _GROUPINGS_OF_ROWS[word] for word in sizes}
+    return {**_given(groupings, sizes), "alignment": alignment, "expected_m": expected_m}
+
+
 def of_k(offsets: Array | None, aligned_offsets: Array | None, counts: Array | None, alignment: int) -> Groups:
     """Groups of `k_grouped_gemm`."""
     sizes = {"offsets": offsets, "aligned_offsets": aligned_offsets, "counts": counts}

@@ -26,6 +26,12 @@ _OTHER_WORDS = {
     "output_dtype": "out_dtype",
     "device": "planned_device",
     "reproducibility": "invariant",
+    "recipe": "activations",
+    "topk_ids": "experts",
+    "top_k_index": "experts",
+    "topk_weights": "weights",
+    "top_k_weights": "weights",
+    "probs": "row_weights",
 }
 _GROUPS = ("indices", "offsets", "aligned_offsets", "counts")
 
@@ -45,15 +51,21 @@ def _about_unknown(function: Callable[..., Any], unknown: str, known: list[str])
     return f"{function.__name__}() has no keyword '{unknown}'.{advice} Keywords: {', '.join(known)}."
 
 
-def _about_positions(function: Callable[..., Any], known: list[str]) -> str:
+def _about_positions(function: Callable[..., Any], operands: list[str], known: list[str]) -> str:
     groups = [f"{name}=" for name in known if name in _GROUPS]
     rest = f"groups by keyword: {', '.join(groups[:-1])} or {groups[-1]}" if groups else "the rest by keyword, e.g. out="
-    return f"{function.__name__}() takes only a and b by position. Pass {rest}."
+    if "experts" in known:
+        rest = "the rest by keyword, e.g. experts="
+    if operands == ["a", "b"]:
+        return f"{function.__name__}() takes only a and b by position. Pass {rest}."
+    return f"{function.__name__}() takes only {', '.join(operands[:-1])} and {operands[-1]} by position. Pass {rest}."
 
 
 def helpful(function: Function) -> Function:
     """Says more than Python where a call has arguments that the function does not take."""
-    known = list(inspect.signature(function).parameters)[2:]  # after a and b
+    parameters = inspect.signature(function).parameters.values()
+    operands = [parameter.name for parameter in parameters if parameter.kind is not parameter.KEYWORD_ONLY]
+    known = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
 
     @functools.wraps(function)
     def call(*args: Any, **keywords: Any) -> Any:
@@ -62,13 +74,13 @@ def helpful(function: Function) -> Function:
         except TypeError as error:
             if error.__traceback__ is None or error.__traceback__.tb_next is not None:
                 raise  # from inside of the function: its arguments were taken
-            unknown = next((name for name in keywords if name not in known and name not in ("a", "b")), None)
+            unknown = next((name for name in keywords if name not in known and name not in operands), None)
             if unknown is not None:
                 message = _about_unknown(function, unknown, known)
-            elif len(args) > 2:
-                message = _about_positions(function, known)
+            elif len(args) > len(operands):
+                message = _about_positions(function, operands, known)
             else:
-                raise  # a or b is missing, or given twice: Python says which
+                raise  # an operand is missing, or given twice: Python says which
         raise TypeError(message)
 
     return cast(Function, call)

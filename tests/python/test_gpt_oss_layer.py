@@ -118,7 +118,7 @@ def test_the_output_is_the_weighted_sum_of_experts(checkpoint):
         inner = gate / (1 + np.exp(-1.702 * gate)) * (linear + 1)
         down = layer.down.real(expert) @ inner + layer.down.bias[expert].astype(np.float64)
         expected = expected + down * np.exp(scores[expert]) / np.exp(scores[best]).sum()
-    assert np.linalg.norm(output[0] - expected) < 0.01 * np.linalg.norm(expected)
+    assert np.linalg.norm(output[0].astype(np.float64) - expected) < 0.01 * np.linalg.norm(expected)
 
 
 def test_the_command_helps_and_refuses(checkpoint):

@@ -12,7 +12,7 @@ if not hasattr(fsdp, "fully_shard"):
     pytest.skip(f"needs torch 2.6 or newer; this is {torch.__version__}", allow_module_level=True)
 
 import torch.distributed as dist  # noqa: E402
-from tilewright.torch import RECIPES, GroupedLinear, Linear, _reuse, linear, reuse_weights  # noqa: E402
+from tilewright.torch import RECIPES, Experts, GroupedLinear, Linear, _reuse, linear, reuse_weights  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard  # noqa: E402
 from torch_layers import end_process, normal, one_thread  # noqa: E402, F401
@@ -70,6 +70,33 @@ def test_training_is_what_it_is_without_fsdp(one_process, recipe, reshard):
     whole, model = model_of(recipe), sharded(recipe, mesh=one_process, reshard_after_forward=reshard)
     assert losses(model, 0) == losses(whole, 0)
     for ours, theirs in zip(model.parameters(), whole.parameters()):
+        assert torch.equal(ours.full_tensor(), theirs)
+
+
+class Mixture(nn.Module):
+    """A router and its experts."""
+
+    def __init__(self, recipe):
+        super().__init__()
+        self.router, self.experts = nn.Linear(WIDTH, 3), Experts(3, WIDTH, WIDTH, recipe=recipe)
+
+    def forward(self, x):
+        weights, chosen = self.router(x).softmax(dim=-1).topk(2)
+        return x + self.experts(x, chosen, weights)
+
+
+@pytest.mark.parametrize("recipe", ["row", "1x128", "fold"])
+def test_experts_train_as_they_do_without_fsdp(one_process, recipe):
+    models = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        models.append(nn.Sequential(Mixture(recipe), Mixture(recipe)))
+    kept, shapes = [], {parameter.shape for parameter in models[0][0].experts.parameters()}
+    for block in models[0]:
+        fully_shard(block, mesh=one_process)
+    assert losses(fully_shard(models[0], mesh=one_process), 0, kept) == losses(models[1], 0)
+    assert kept and not shapes.intersection(tensor.shape for tensor in kept if tensor.dtype == torch.float8_e4m3fn)
+    for ours, theirs in zip(models[0].parameters(), models[1].parameters()):
         assert torch.equal(ours.full_tensor(), theirs)
 
 

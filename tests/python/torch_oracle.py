@@ -95,3 +95,66 @@ def columns_of(x, ends, side):
     found = torch.cat(scales, dim=1)
     rest = found.new_ones(found.shape[0], limit // 128 - found.shape[1])
     return tw.Quantized(codes, side, torch.cat([found, rest], dim=1))
+
+
+class ExpertsOracle(torch.nn.Module):
+    """`tilewright.torch.Experts` with SwiGLU, from public calls of tilewright. Not for the recipes tensor and fold."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.recipe = RECIPES[layer.recipe]
+        self.up, self.down = (torch.nn.Parameter(w.detach().clone()) for w in (layer.up, layer.down))
+
+    def forward(self, x, experts, weights):
+        return _ExpertsOracle.apply(x, experts, weights, self.up, self.down, self.recipe)
+
+
+class _ExpertsOracle(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, experts, weights, up, down, recipe):
+        routed = tw.route(experts, up.shape[0], weights.detach())
+        count = int(routed.ends[-1])
+        ctx.ends, ctx.tokens = routed.ends, routed.sources[:count] // experts.shape[1]
+        sides = {"rows": recipe.activations, "columns": recipe.columns}
+        a, ctx.x = tw.quantize_tokens(x.detach()[ctx.tokens], ctx.ends, **sides)
+        gate_up = tw.grouped_gemm(a, tw.quantize(up.detach().clone(), recipe.weights), offsets=ctx.ends)
+        h, ctx.h = tw.quantize_tokens(gate_up, ctx.ends, activation="swiglu", **sides)
+        y = tw.grouped_gemm(h, tw.quantize(down.detach().clone(), recipe.weights), offsets=ctx.ends)
+        ctx.gate_up, ctx.rows, ctx.of_rows, ctx.recipe = gate_up, routed.rows.long(), routed.weights[:count], recipe
+        ctx.save_for_backward(x, weights, up.clone(), down.clone())
+        return summed(y, ctx.rows, weights.detach(), x.dtype)
+
+    @staticmethod
+    def backward(ctx, d_out):
+        (x, weights, up, down), recipe, ends = ctx.saved_tensors, ctx.recipe, ctx.ends
+        sides = {"rows": recipe.gradients, "columns": recipe.gradient_columns}
+        d_y, d_y_columns = tw.quantize_tokens(d_out[ctx.tokens], ends, columns_token_factors=ctx.of_rows, **sides)
+        d_h = dgrad(d_y, down, recipe, ends)
+        gate, linear = ctx.gate_up.float().chunk(2, dim=-1)
+        dots = (torch.nn.functional.silu(gate) * linear * d_h.float()).sum(1)
+        d_weights = torch.where(ctx.rows >= 0, dots[ctx.rows.clamp(min=0)], 0.0).to(weights.dtype)
+        factors = {"rows_token_factors": ctx.of_rows, "columns_token_factors": ctx.of_rows}
+        d_g, d_g_columns = tw.quantize_tokens(ctx.gate_up, ends, activation="swiglu_gradient", gradient=d_h, **sides, **factors)
+        d_x = summed(dgrad(d_g, up, recipe, ends), ctx.rows, torch.ones_like(ctx.rows).float(), d_out.dtype)
+        sizes = torch.diff(ends, prepend=ends.new_zeros(1))
+        room = (sizes + 127) // 128 * 128
+        aligned = torch.cumsum(room, 0) - room + sizes
+        d_up = tw.k_grouped_gemm(d_g_columns, ctx.x, aligned_offsets=aligned, out_dtype=OUTPUTS[up.dtype])
+        d_down = tw.k_grouped_gemm(d_y_columns, ctx.h, aligned_offsets=aligned, out_dtype=OUTPUTS[down.dtype])
+        return d_x, None, d_weights, d_up, d_down, None
+
+
+def dgrad(rows, w, recipe, ends):
+    if recipe.backward_weights is not None:
+        return tw.grouped_gemm(rows, tw.quantize(w.mT.contiguous(), recipe.backward_weights), offsets=ends)
+    codes = tw.quantize(w, recipe.weights)
+    return tw.grouped_gemm(rows, tw.Quantized(codes.values, recipe.weights, codes.scales.mT), offsets=ends, layout="nn")
+
+
+def summed(y, rows, weights, dtype):
+    """The sum of the rows of each token. In float64 a sum of two numbers has the bits of an fma, once it is rounded to float32."""
+    total = y.new_zeros(rows.shape[0], y.shape[1], dtype=torch.float32)
+    for place, weight in zip(rows.T, weights.T, strict=True):
+        added = (weight[:, None].double() * y[place.clamp(min=0)].double() + total.double()).float()
+        total = torch.where((place >= 0)[:, None], added, total)
+    return total.to(dtype)

@@ -14,7 +14,7 @@ from tilewright._arrays import torch_dtype
 from tilewright.torch import _sums
 from tilewright.torch._passes import Wanted, backward_pass, forward_pass
 from tilewright.torch._frozen import copy_for
-from tilewright.torch._recipes import RECIPES
+from tilewright.torch._recipes import RECIPES, LayerRecipe
 from tilewright.torch._weights import Copies, Pair, columns_of_groups, in_one_pass, quantized, transposed_groups
 
 AVAILABLE = hasattr(torch.library, "register_autograd")
@@ -116,17 +116,23 @@ def _fake_linear(x: Any, w: Any, bias: Any, ends: Any, *given: Any) -> tuple[tor
     y = x.new_empty(x.shape[0], w.shape[-2])
     if not keeps or w.numel() == 0:
         return y, _nothing(x), _nothing(x)
+    return (y, *fake_operand_of_wgrad(x, x.shape, None if ends is None else ends.shape[0], recipe))
+
+
+def fake_operand_of_wgrad(like: Any, shape: Any, groups: int | None, recipe: LayerRecipe) -> Pair:
+    """Tensors shaped like what forward keeps of X [tokens, K] for dW. groups: None for a dense layer."""
+    tokens, k = shape
     if recipe.columns is None:
-        return (y, *_fake_quantized(x, recipe.activations, x.shape))
-    groups = 1 if ends is None else ends.shape[0]
-    columns = (x.shape[0] + (_sums.ALIGNMENT - 1) * groups) // _sums.ALIGNMENT * _sums.ALIGNMENT
-    values, scales = _fake_quantized(x, recipe.columns, (x.shape[1], columns))
-    if ends is not None and recipe.columns in ("row", "tensor"):  # scales per group
-        scales = scales.new_empty(groups, *((x.shape[1],) if recipe.columns == "row" else ()))
+        return _fake_quantized(like, recipe.activations, shape)
+    count = 1 if groups is None else groups
+    columns = (tokens + (_sums.ALIGNMENT - 1) * count) // _sums.ALIGNMENT * _sums.ALIGNMENT
+    values, scales = _fake_quantized(like, recipe.columns, (k, columns))
+    if groups is not None and recipe.columns in ("row", "tensor"):  # scales per group
+        scales = scales.new_empty(count, *((k,) if recipe.columns == "row" else ()))
     if recipe.columns == "1x128":  # the scales of neighbouring features are neighbours in memory
-        padded = (x.shape[1] + _SCALE_STEP - 1) // _SCALE_STEP * _SCALE_STEP
-        scales = scales.new_empty(scales.shape[1], padded).t()[: x.shape[1]]
-    return y, values, scales
+        padded = (k + _SCALE_STEP - 1) // _SCALE_STEP * _SCALE_STEP
+        scales = scales.new_empty(scales.shape[1], padded).t()[:k]
+    return values, scales
 
 
 def _fake_quantized(like: Any, side: str, shape: Any) -> Pair:
@@ -209,7 +215,9 @@ def _entry_by_entry(operator: Any) -> Any:
     return rule
 
 
-def _define(library: Any, name: str, arguments: str, results: str, function: Any, fake: Any) -> None:
+def define(name: str, arguments: str, results: str, function: Any, fake: Any) -> None:
+    """Adds an operator to torch.ops.tilewright."""
+    library = LIBRARY
     exact = [getattr(torch.Tag, tag) for tag in ("needs_exact_strides", "needs_fixed_stride_order") if hasattr(torch.Tag, tag)]
     library.define(f"{name}({arguments}) -> ({results})", tags=exact[:1])
     library.impl(name, function, "CompositeExplicitAutograd")
@@ -221,13 +229,12 @@ def _define(library: Any, name: str, arguments: str, results: str, function: Any
 
 if AVAILABLE:
     LIBRARY = torch.library.Library("tilewright", "FRAGMENT")
-    _define(
-        LIBRARY,
+    define(
         "linear_weights",
         "Tensor w, str recipe, bool forward, bool dgrad",
         "Tensor, Tensor, Tensor, Tensor",
         _linear_weights,
         _fake_weights,
     )
-    _define(LIBRARY, "linear", _LINEAR, "Tensor, Tensor, Tensor", _linear, _fake_linear)
-    _define(LIBRARY, "linear_gradients", _GRADIENTS, "Tensor, Tensor, Tensor", _gradients, _fake_gradients)
+    define("linear", _LINEAR, "Tensor, Tensor, Tensor", _linear, _fake_linear)
+    define("linear_gradients", _GRADIENTS, "Tensor, Tensor, Tensor", _gradients, _fake_gradients)

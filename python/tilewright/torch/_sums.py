@@ -9,7 +9,7 @@ from tilewright.torch._weights import ALIGNMENT
 OUTPUTS = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
 
 
-def _sizes_and_begins(ends: torch.Tensor, tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
+def sizes_and_begins(ends: torch.Tensor, tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Sizes of the groups, and their begins if each begins at a multiple of 128.
 
     Computed on the device of `ends`; the host reads nothing.
@@ -24,7 +24,7 @@ def aligned_rows(rows: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
     """[tokens, K] as [columns, K]: each group begins at a multiple of 128, as in `quantize_tokens`, with zeros between."""
     tokens, groups = rows.shape[0], ends.shape[0]
     columns = (tokens + (ALIGNMENT - 1) * groups) // ALIGNMENT * ALIGNMENT
-    sizes, begins = _sizes_and_begins(ends, tokens)
+    sizes, begins = sizes_and_begins(ends, tokens)
     moved = begins + sizes - ends.clamp(0, tokens)  # by how many rows the tokens of each group move
     group = group_of_rows(ends, tokens)
     row = torch.arange(tokens, device=rows.device) + torch.cat([moved, moved.new_zeros(1)])[group]
@@ -48,7 +48,7 @@ def sums_of_groups(dy: torch.Tensor, ends: torch.Tensor | None) -> torch.Tensor:
     blocks = columns.view(columns.shape[0] // ALIGNMENT, ALIGNMENT, dy.shape[1]).sum(1, dtype=torch.float64)
     if blocks.numel() == 0:
         return dy.new_zeros(ends.shape[0], dy.shape[1], dtype=torch.float32)
-    sizes, begins = _sizes_and_begins(ends, dy.shape[0])
+    sizes, begins = sizes_and_begins(ends, dy.shape[0])
     group = group_of_rows((begins + sizes + ALIGNMENT - 1) // ALIGNMENT, blocks.shape[0])
     distance = 1  # each block holds the sum of this many blocks of its group, starting with itself
     while distance * ALIGNMENT < dy.shape[0]:

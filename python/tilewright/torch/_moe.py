@@ -1,0 +1,225 @@
+"""Layers of experts as a function."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from tilewright import _core
+from tilewright._moe import Unit as UnitName
+from tilewright._moe import WeightsAt
+from tilewright._packing import PackedWeights
+from tilewright._quantize import Quantized
+from tilewright.torch import _checks, _in_force, _moe_checks, _moe_operators, _operators, _transforms
+from tilewright.torch._frozen import FrozenCopy, copy_for
+from tilewright.torch._linear import Kept
+from tilewright.torch._moe_autograd import QuantizedExperts
+from tilewright.torch._moe_passes import Layer
+from tilewright.torch._recipes import GradientFormat
+from tilewright.torch._reuse import reusable_copies
+from tilewright.torch._units import Unit
+from tilewright.torch._weights import Copies, copies_of
+
+_NOTHING = (None, None)
+
+
+def moe(
+    x: torch.Tensor,
+    experts: torch.Tensor,
+    weights: torch.Tensor | None,
+    up: torch.Tensor | Quantized | PackedWeights,
+    down: torch.Tensor | Quantized | PackedWeights,
+    *,
+    recipe: str = "1x128",
+    gradient_format: GradientFormat = "e4m3",
+    promoted: bool = True,
+    activation: UnitName = "swiglu",
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    limit: float = math.inf,
+    gate_bound: float = 4.0,
+    up_bound: float = 25.0,
+    interleaved: bool = False,
+    weights_at: WeightsAt = "combine",
+    activations: str | None = None,
+    up_bias: torch.Tensor | None = None,
+    down_bias: torch.Tensor | None = None,
+    addend: torch.Tensor | None = None,
+    expert_map: torch.Tensor | None = None,
+    shared: int = 0,
+    up_main_grad: torch.Tensor | None = None,
+    down_main_grad: torch.Tensor | None = None,
+    keep: Kept = "copy",
+) -> torch.Tensor:
+    """Computes a layer of experts, with autograd: each token goes through the experts that it chose.
+
+    The result of a token is the sum of its experts' results, each multiplied by the weight of the choice. An expert is
+    up, a unit, and down, each product with its bias. Real weights are quantized as they are at the call, except inside of
+    `reuse_weights`. Without gradients the call is `tilewright.moe`. Training returns the same bits, up to 16,384 tokens.
+
+    Args:
+        x: tokens [..., hidden]. Dtype: float32, bfloat16 or float16.
+        experts: int32 or int64 [..., k], the experts that each token chose. A number that names no expert is skipped.
+        weights: [..., k] of float32, bfloat16 or float16, the weight of each choice. None: 1.
+        up: master weights [experts, 2 * inner, hidden], gates first, then ups, or `interleaved`; without gates for
+            relu_squared: [experts, inner, hidden]. Dtype: float32 or bfloat16. Or quantized weights, a `Quantized` or
+            `PackedWeights` of torch tensors, for inference.
+        down: master or quantized weights [experts, hidden, inner].
+        recipe: scaling of the products of master weights: "row", "tensor", "1x128" (default), "1x128:128x128" or "fold". See
+            `RECIPES`. Quantized weights have their own.
+        gradient_format: format of the gradients in dgrad and wgrad, "e4m3" (default) or "e5m2".
+        promoted: float32 sums every 128 products (default True). `grouped_linear` describes False.
+        activation: "swiglu" (default), "situ", "geglu" or "relu_squared". `tilewright.moe` has their formulas.
+        alpha, beta, limit: numbers of swiglu. gpt-oss: 1.702, 1 and 7. Default: 1, 0 and infinity.
+        gate_bound, up_bound: numbers of situ. Default: 4 and 25.
+        interleaved: True: gates and ups alternate along the rows of up. Default False.
+        weights_at: what the weight multiplies: "combine" (default) the expert's result, "activation" the unit's result ahead of
+            its quantization, "input" x ahead of its quantization.
+        activations: for quantized weights: how x and the unit's result are quantized, as in `tilewright.moe`. Default None.
+        up_bias: [experts, 2 * inner] of float32 or bfloat16, or None (default).
+        down_bias: [experts, hidden] of float32 or bfloat16, or None (default).
+        addend: the shape of x: a shared expert's result or a residual, or None (default).
+        expert_map: int32 [global experts], the local number of each global expert, -1 for those that are elsewhere, or None.
+        shared: the last `shared` experts take every token, with weight 1 (default 0).
+        up_main_grad, down_main_grad: buffers to which backward adds the gradients of up and down, or None (default). See
+            `grouped_linear`.
+        keep: what forward keeps of up and down for dgrad, "copy" (default) or "weight". See `grouped_linear`.
+
+    Returns:
+        out, with the shape and dtype of x. It and all gradients are deterministic. x, weights, up, down, the biases and addend
+        have gradients.
+
+    Raises:
+        ValueError: an argument has the wrong type, shape, dtype, device or value. The message names the argument.
+        RuntimeError: in backward, with keep="weight", if a weight was written in place after forward.
+    """
+    numbers = [float(number) for number in (alpha, beta, limit, gate_bound, up_bound)]
+    unit = Unit(activation, *numbers, interleaved)
+    how = (recipe, gradient_format, promoted, keep)
+    rest = (up_bias, down_bias, addend, expert_map, shared)
+    main_grads = (up_main_grad, down_main_grad)
+    return call(x, experts, weights, up, down, rest, main_grads, how, unit, weights_at, activations, None)
+
+
+def call(
+    x: torch.Tensor,
+    experts: torch.Tensor,
+    weights: torch.Tensor | None,
+    up: Any,
+    down: Any,
+    rest: tuple[Any, ...],
+    main_grads: tuple[torch.Tensor | None, torch.Tensor | None],
+    how: tuple[str, str, bool, str],
+    unit: Unit,
+    weights_at: str,
+    activations: str | None,
+    frozen: tuple[FrozenCopy, FrozenCopy] | None,
+) -> torch.Tensor:
+    """`moe`, or the call of a module with its frozen copies."""
+    up_bias, down_bias, addend, expert_map, shared = rest
+    recipe, gradient_format, promoted, keep = how
+    _checks.check_recipe(recipe, gradient_format, promoted, keep)
+    _moe_checks.check_unit(unit)
+    _moe_checks.check_place(weights_at)
+    _moe_checks.check_weights(up, down, unit)
+    is_quantized = isinstance(up, _core.Operand)
+    device = up.values.device if is_quantized else up.device
+    hidden = int(up.shape[2])
+    _moe_checks.check_tokens(x, experts, weights, hidden, device)
+    _moe_checks.check_rest(x, up, up_bias, down_bias, addend, expert_map, shared, device)
+    if _transforms.are_active():
+        _checks.refuse("x", "a tensor of torch.func", "a call outside of torch.func", "Layers of experts have no rules for it.")
+    shape = x.shape
+    if x.dim() != 2:
+        x, experts = x.reshape(-1, hidden), experts.reshape(-1, experts.shape[-1])
+        weights = None if weights is None else weights.reshape(experts.shape)
+        addend = None if addend is None else addend.reshape(x.shape)
+    numbers = [unit.alpha, unit.beta, unit.limit, unit.gate_bound, unit.up_bound]
+    layer = Layer(
+        recipe, gradient_format, promoted, unit.kind, numbers, unit.interleaved, weights_at, shared, _in_force.word
+    )
+    differentiable = (x, weights, up, down, up_bias, down_bias, addend)
+    if is_quantized:
+        out = _quantized(differentiable, experts, expert_map, layer, activations)
+    else:
+        if activations is not None:
+            _checks.refuse("activations", repr(activations), "None with master weights", "Their recipe has both sides.")
+        _moe_checks.check_main_grads(up, down, main_grads)
+        out = _differentiable(differentiable, experts, expert_map, main_grads, keep == "weight", frozen, layer)
+    return out if len(shape) == 2 else out.view(shape)
+
+
+def _quantized(
+    given: tuple[Any, ...], experts: torch.Tensor, expert_map: torch.Tensor | None, layer: Layer, activations: str | None
+) -> torch.Tensor:
+    """Inference with quantized weights."""
+    x, weights, up, down, up_bias, down_bias, addend = given
+    _moe_checks.check_no_gradient(
+        "the weights are quantized", "Pass master weights to train.",
+        x=x, weights=weights, up_bias=up_bias, down_bias=down_bias, addend=addend,
+    )  # fmt: skip
+    tensors = (x, weights, up_bias, down_bias, addend, experts, expert_map)
+    parts = (*_parts(up), *_parts(down))
+    run = torch.ops.tilewright.moe_quantized if _operators.is_watched(x, weights, experts) else _moe_operators.moe_quantized
+    out: torch.Tensor = run(*tensors, *parts, activations or "", *layer)
+    return out
+
+
+def _parts(w: Any) -> tuple[list[torch.Tensor], str]:
+    """The tensors of quantized weights and their recipe, as the operator takes them."""
+    if isinstance(w, PackedWeights):
+        return [w.data], "packed:" + w.header.hex()
+    return [tensor for tensor in (w.values, w.scales, w.tensor_scale) if tensor is not None], w.recipe
+
+
+def _differentiable(
+    given: tuple[Any, ...],
+    experts: torch.Tensor,
+    expert_map: torch.Tensor | None,
+    main_grads: tuple[torch.Tensor | None, torch.Tensor | None],
+    requantizes: bool,
+    frozen: tuple[FrozenCopy, FrozenCopy] | None,
+    layer: Layer,
+) -> torch.Tensor:
+    """The call as one node of autograd. Goes through the torch operator if something observes operators."""
+    x, weights, up, down, up_bias, down_bias, addend = given
+    if frozen is not None:
+        _moe_checks.check_no_gradient(
+            "the layer is frozen", "Call unfreeze() to train.",
+            x=x, weights=weights, up=up, down=down, up_bias=up_bias, down_bias=down_bias, addend=addend,
+        )  # fmt: skip
+    _transforms.check_forward_gradients(x, up, up_bias)
+    wants = [torch.is_grad_enabled() and tensor is not None and tensor.requires_grad for tensor in given]
+    keeps = [any(wants[:6]), wants[2], wants[3]]
+    wants_rows = wants[0] or (wants[1] and layer.weights_at == "input")
+    wants_d_h = wants[0] or wants[1] or wants[2] or wants[4]
+    watched = _operators.is_watched(*given, experts, expert_map, *main_grads)
+    if watched and _operators.is_compiling():
+        for w, wanted, main_grad in zip((up, down), keeps[1:], main_grads):
+            if wanted and main_grad is not None:
+                w.grad_added_to_main_grad = True
+    copies = []
+    with torch.no_grad():
+        for i, (w, dgrad) in enumerate(((up, wants_rows), (down, wants_d_h))):
+            dgrad = dgrad and not requantizes
+            if frozen is not None:
+                values, scales, checks = frozen[i]
+                copies += [*((values, scales) if watched else copy_for(w, values, scales, layer.recipe, checks)), None, None]
+            elif watched:
+                copies += _flat(copies_of(w, layer.recipe, True, dgrad, _operators.watched_quantizer))
+            else:
+                reused = None if requantizes else reusable_copies(w, layer.recipe, dgrad)
+                copies += _flat(copies_of(w, layer.recipe, True, dgrad) if reused is None else reused)
+    checks = frozen is not None and frozen[0].checks
+    inputs = (*given, experts, expert_map, *copies, *main_grads, keeps, requantizes, frozen is not None, checks, *layer)
+    if watched:
+        out: torch.Tensor = torch.ops.tilewright.moe(*inputs)[0]
+        return out
+    result: torch.Tensor = QuantizedExperts.apply(*inputs)
+    return result
+
+
+def _flat(copies: Copies) -> tuple[torch.Tensor | None, ...]:
+    return (*(copies.forward or _NOTHING), *(copies.dgrad or _NOTHING))
