@@ -3,8 +3,9 @@
     python examples/gpt_oss_layer/gpt_oss_layer.py gpt-oss-20b/ --layer 0
     python examples/gpt_oss_layer/gpt_oss_layer.py gpt-oss-20b/ --tokens 1 64 --device cuda
 
-Random bf16 tokens are routed to their experts. They go through up (gate and up in one product), SwiGLU and down. Checks 2 to
-4 of docs/numerics.md judge each product. The columns are:
+Random bf16 tokens are routed to their experts. They go through up (gate and up in one product), SwiGLU and down: `tw.moe`
+computes all of it in one call. Its two products are also computed one by one, so that checks 2 to 4 of docs/numerics.md judge
+each. The columns are:
 
     rows           rows of all experts together
     wrong bits     elements with wrong bits; `fast` arithmetic does not guarantee bits
@@ -88,30 +89,49 @@ def swiglu(gate_and_up):
     return ((up + 1) * gate / (1 + np.exp(-SHARPNESS * gate))).astype(BF16)
 
 
-def route(layer, tokens):
-    """The token of each row, the end row of each expert, and the weight of each row."""
+def choose(layer, tokens):
+    """The experts of each token and their weights, [tokens, experts per token]."""
     scores = tokens.astype(np.float32) @ layer.router.T + layer.router_bias
     chosen = np.argsort(-scores, axis=1, kind="stable")[:, : layer.experts_per_token]
     weights = np.exp(np.take_along_axis(scores, chosen, axis=1))
-    weights /= weights.sum(axis=1, keepdims=True)
-    order = np.argsort(chosen.ravel(), kind="stable")
-    ends = np.cumsum(np.bincount(chosen.ravel(), minlength=len(layer.router)))
-    return order // layer.experts_per_token, ends.tolist(), weights.ravel()[order]
+    return chosen, weights / weights.sum(axis=1, keepdims=True)
+
+
+def through_experts(products, tokens, chosen, weights):
+    """The layer's output [tokens, hidden], in one call."""
+    up, down = products
+    device = up.device
+    return on_host(
+        tw.moe(
+            on_device(tokens, device),
+            up.weights,
+            down.weights,
+            experts=on_device(chosen, device),
+            weights=on_device(weights, device),
+            alpha=SHARPNESS,
+            beta=1.0,
+            limit=LIMIT,
+            interleaved=True,
+            up_bias=up.bias,
+            down_bias=down.bias,
+        )
+    )
 
 
 def forward(layer, products, tokens):
     """The layer's output [tokens, hidden], and the Result of each product."""
     results = []
-    row_tokens, ends, weights = route(layer, tokens)
-    x = tokens[row_tokens]
+    chosen, weights = choose(layer, tokens)
+    output = through_experts(products, tokens, chosen, weights)
+    routed = tw.route(chosen, len(layer.router))
+    ends = routed.ends.tolist()
+    x = tokens[routed.sources // layer.experts_per_token]
     for product in products:
         for arithmetic, options in product.arithmetics().items():
             d = product(x, ends, **options)
             verdict = judge(product.parts(x, ends, d), arithmetic == "bit_exact")
             results.append(Result(len(tokens), product.name, (len(x), d.shape[1], x.shape[1]), arithmetic, verdict))
         x = swiglu(d) if product.name == "up" else d
-    output = np.zeros((len(tokens), x.shape[1]), np.float32)
-    np.add.at(output, row_tokens, weights[:, None] * x.astype(np.float32))
     return output, results
 
 

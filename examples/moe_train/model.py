@@ -1,4 +1,4 @@
-"""A small language model of bytes. Its experts are `tilewright.torch.GroupedLinear`, or bfloat16 products with recipe "bf16"."""
+"""A small language model of bytes. Its experts are `tilewright.torch.Experts`, or bfloat16 products with recipe "bf16"."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from tilewright.torch import GroupedLinear
+from tilewright.torch import Experts
 
 
 @dataclasses.dataclass
@@ -24,49 +24,49 @@ class Sizes:
 
 
 class Bf16Experts(nn.Module):
-    """The reference for GroupedLinear: one bfloat16 product per group."""
+    """The reference for Experts: bfloat16 products, one per expert. Each token has one expert."""
 
-    def __init__(self, groups: int, in_features: int, out_features: int) -> None:
+    def __init__(self, experts: int, hidden: int, inner: int) -> None:
         super().__init__()
-        bound = in_features**-0.5
-        self.weight = nn.Parameter(torch.empty(groups, out_features, in_features).uniform_(-bound, bound))
+        self.up = nn.Parameter(torch.empty(experts, 2 * inner, hidden).uniform_(-(hidden**-0.5), hidden**-0.5))
+        self.down = nn.Parameter(torch.empty(experts, hidden, inner).uniform_(-(inner**-0.5), inner**-0.5))
 
-    def forward(self, x: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
-        sizes = torch.diff(ends, prepend=ends.new_zeros(1)).tolist()
-        parts = zip(x.bfloat16().split(sizes), self.weight.bfloat16())
-        return torch.cat([part @ w.t() for part, w in parts]).to(x.dtype)
+    def forward(self, x: torch.Tensor, chosen: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        order = torch.argsort(chosen[:, 0], stable=True)
+        sizes = torch.bincount(chosen[:, 0], minlength=len(self.up)).tolist()
+        gate, up = product_of_groups(x[order], self.up, sizes).chunk(2, dim=-1)
+        y = product_of_groups(functional.silu(gate) * up, self.down, sizes)
+        return torch.zeros_like(x).index_copy(0, order, y) * weights
 
 
-def experts(sizes: Sizes, in_features: int, out_features: int, recipe: str) -> nn.Module:
+def product_of_groups(x: torch.Tensor, w: torch.Tensor, sizes: list[int]) -> torch.Tensor:
+    """The rows of each group times the weights of the group, in bfloat16."""
+    parts = zip(x.bfloat16().split(sizes), w.bfloat16())
+    return torch.cat([part @ weight.t() for part, weight in parts]).to(x.dtype)
+
+
+def experts(sizes: Sizes, recipe: str) -> nn.Module:
     if recipe == "bf16":
-        return Bf16Experts(sizes.experts, in_features, out_features)
+        return Bf16Experts(sizes.experts, sizes.width, sizes.hidden)
     name, _, gradient_format = recipe.partition("/")
-    return GroupedLinear(sizes.experts, in_features, out_features, recipe=name, gradient_format=gradient_format or "e4m3")
+    return Experts(sizes.experts, sizes.width, sizes.hidden, recipe=name, gradient_format=gradient_format or "e4m3")
 
 
 class MixtureOfExperts(nn.Module):
-    """A mixture of experts with one expert per token (Switch Transformer, arXiv 2101.03961).
-
-    Tokens are sorted by expert and go through up and gate, SwiGLU and down.
-    """
+    """A mixture of experts with one expert per token (Switch Transformer, arXiv 2101.03961)."""
 
     def __init__(self, sizes: Sizes, recipe: str) -> None:
         super().__init__()
         self.router = nn.Linear(sizes.width, sizes.experts, bias=False)
-        self.up = experts(sizes, sizes.width, 2 * sizes.hidden, recipe)
-        self.down = experts(sizes, sizes.hidden, sizes.width, recipe)
+        self.experts = experts(sizes, recipe)
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Y [tokens, width], and the loss that balances the load of the experts."""
         shares = functional.softmax(self.router(x), dim=-1)
-        weight, chosen = shares.max(dim=-1)
-        order = torch.argsort(chosen, stable=True)
-        counts = functional.one_hot(chosen, shares.shape[-1]).sum(dim=0)
-        ends = counts.cumsum(dim=0)
-        gate, up = self.up(x[order], ends).chunk(2, dim=-1)
-        y = self.down(functional.silu(gate) * up, ends)
+        weights, chosen = shares.max(dim=-1, keepdim=True)
+        counts = functional.one_hot(chosen[:, 0], shares.shape[-1]).sum(dim=0)
         balance = shares.shape[-1] * (shares.mean(dim=0) * counts / len(x)).sum()
-        return torch.zeros_like(x).index_copy(0, order, y) * weight[:, None], balance
+        return self.experts(x, chosen, weights), balance
 
 
 class Layer(nn.Module):
@@ -77,14 +77,14 @@ class Layer(nn.Module):
         self.attention = nn.Linear(sizes.width, 3 * sizes.width)
         self.mixed = nn.Linear(sizes.width, sizes.width)
         self.between = nn.LayerNorm(sizes.width)
-        self.experts = MixtureOfExperts(sizes, recipe)
+        self.mixture = MixtureOfExperts(sizes, recipe)
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         batch, tokens, width = x.shape
         q, k, v = (part.view(batch, tokens, self.heads, -1).transpose(1, 2) for part in self.attention(self.before(x)).chunk(3, dim=-1))
         scores = (q @ k.transpose(-1, -2)) * (width // self.heads) ** -0.5 + mask
         x = x + self.mixed((scores.softmax(dim=-1) @ v).transpose(1, 2).reshape(batch, tokens, width))
-        y, balance = self.experts(self.between(x).reshape(-1, width))
+        y, balance = self.mixture(self.between(x).reshape(-1, width))
         return x + y.view(batch, tokens, width), balance
 
 

@@ -68,7 +68,7 @@ def train(recipe: str, seed: int, arguments: argparse.Namespace) -> dict[str, An
     torch.manual_seed(seed)
     model = LanguageModel(sizes, len(text.vocabulary), recipe).to(arguments.device)
     fault = "none" if recipe == "bf16" else arguments.fault
-    observer = [Observer(part, fault) for layer in model.layers for part in (layer.experts.down, layer.experts.up)][-1]
+    observer = [Observer(layer.mixture.experts, fault) for layer in model.layers][-1]
     optimizer = torch.optim.AdamW(model.parameters(), lr=arguments.rate)
     random = torch.Generator().manual_seed(seed)
     always = Text.batch(text.held_out, 4 * arguments.batch, sizes.context, torch.Generator().manual_seed(0))
