@@ -1,5 +1,5 @@
 # The commands of the project. `make run` and `make test` work on a bare machine: `tools/setup` installs what is missing.
-.PHONY: help setup build run test test-cpp test-sanitize test-python test-install test-package test-wheel test-bare wheel docs bench cpu-training gpu-test gpu-bench gpu-classes gpu-contest gpu-gradients gpu-host gpu-packed gpu-peers gpu-quantisers gpu-share gpu-skew gpu-steps gpu-timeline gpu-training gpu-wheel lint format clean
+.PHONY: help setup build run test test-cpp test-sanitize test-python test-install test-package test-wheel test-bare wheel docs bench cpu-training gpu-test gpu-bench gpu-classes gpu-contest gpu-gradients gpu-host gpu-moe gpu-packed gpu-peers gpu-quantisers gpu-share gpu-skew gpu-steps gpu-timeline gpu-training gpu-wheel lint format clean
 
 cpus := $(shell nproc)
 python := build/venv/bin/python
@@ -67,7 +67,7 @@ build-sanitize: setup
 	cmake --preset sanitize $(kernel-cache)
 	cmake --build --preset sanitize -j $(cpus)
 
-test-sanitize: build-sanitize  ## the C++ suite under AddressSanitizer and UndefinedBehaviorSanitizer, and 90 seconds of fuzzing
+test-sanitize: build-sanitize  ## the C++ suite under AddressSanitizer and UndefinedBehaviorSanitizer, and 100 seconds of fuzzing
 	ctest --preset sanitize -j $(cpus)
 
 test-python: setup-torch python-package  ## the Python package and the examples (tests/lint is part of `make lint`); torch=no: as test
@@ -161,6 +161,11 @@ gpu-peers: build python-package  ## products of a training step next to torch's 
 
 gpu-steps: build python-package  ## training steps of single layers and of torch's bf16 layers, and the host's time; PYTHON: one that has torch and the package
 	$${PYTHON:-$(python)} benchmarks/training_step.py --json benchmarks/results/$(card)_steps.jsonl || [ $$? -eq 1 ]  # 1: a target is missed
+
+gpu-moe: build python-package  ## layers of experts, Triton's and torch's; PYTHON: one that has torch, Triton and the package
+	$${PYTHON:-$(python)} benchmarks/moe_layer.py --json benchmarks/results/$(card)_moe.jsonl
+	$${PYTHON:-$(python)} benchmarks/moe_layer.py --skew --tokens 8,512,4096 --json benchmarks/results/$(card)_moe.jsonl
+	$${PYTHON:-$(python)} benchmarks/moe_layer.py --only-random --random 6 --tokens 16,300,3000 --json benchmarks/results/$(card)_moe.jsonl
 
 gpu-share: build python-package  ## the share of quantizers in the GPU time of a training step; PYTHON: one that has torch and the package
 	$${PYTHON:-$(python)} benchmarks/training_share.py --json benchmarks/results/$(card)_share.jsonl || [ $$? -eq 1 ]  # 1: a target is missed

@@ -21,6 +21,7 @@ from collections.abc import Callable
 import contest_table
 import fp4_tables
 import layer_tables
+import moe_table
 import peers_table
 import readme_tables
 import training_peers_table
@@ -42,7 +43,7 @@ FEW_ROWS = [f"--suite {suite} --m 1,16,48 --recipe 1d2d" for suite in ("qwen3-23
 ROW_INDICES = "--suite peers --op m_grouped_indices --recipe 1d2d --sa-layout k"
 
 MADE_BY = {"h200_host": "gpu-host", "h200_skew": "gpu-skew", "h200_training": "gpu-gradients", "h200_fp4": "gpu-packed",
-           "h200_quantisers": "gpu-quantisers", "h100_training": "gpu-gradients", "training_peers": "gpu-peers", "moe_train": "cpu-training",
+           "h200_quantisers": "gpu-quantisers", "h100_training": "gpu-gradients", "h100_moe": "gpu-moe", "training_peers": "gpu-peers", "moe_train": "cpu-training",
            "h100_share": "gpu-share card=h100"}
 
 
@@ -310,12 +311,18 @@ def on_an_h100() -> str:
     return "\n\n".join(filter(None, blocks))
 
 
+def layers_of_experts(lines: Callable[[list[Row]], str]) -> str:
+    rows = newest(record("h100_moe"))
+    return f"{rows[0]['device']}. {made_at(rows)}\n\n{lines(rows)}"
+
+
 TABLES = {"source": source, "classes": classes, "dense": dense, "whole tensors": whole_tensors, "groups": groups,
           "skew": skew, "continuous load": continuous, "few rows": few_rows, "quantisers": quantisers, "host time": host_time,
           "gradients": lambda: layer_tables.gradients(record("h200_training")), "dgrad": lambda: layer_tables.dgrad(record("h200_training")),
           "packed": lambda: fp4_tables.packed(record("h200_fp4")), "short blocks": lambda: fp4_tables.short_blocks(record("h200_fp4"))}
-H100_TABLES = {"contest": lambda: contest_table.page(has_record, record, "h100_contest"), "training peers": training_peers, "on an H100": on_an_h100}
-SUMMARY_TABLES = {"source": source, "summary": summary, "training summary": training_summary, "fp4 summary": fp4_summary}
+H100_TABLES = {"contest": lambda: contest_table.page(has_record, record, "h100_contest"),
+               "layers": lambda: layers_of_experts(moe_table.layers), "training peers": training_peers, "on an H100": on_an_h100}
+SUMMARY_TABLES = {"source": source, "summary": summary, "layers": lambda: layers_of_experts(moe_table.classes), "training summary": training_summary, "fp4 summary": fp4_summary}
 
 def training_steps() -> str:
     """Steps of single layers and the host's time, of the newest run of training_step.py."""
@@ -323,7 +330,7 @@ def training_steps() -> str:
     columns = ["layer", "torch bf16", *(f"`{recipe}`" for recipe in rows[0]["us"]), "speed", "target"]
     lines = []
     for row in rows:
-        host = row["figure"] != "training step"
+        host = "target_us" in row
         speed = row["torch_bf16_us"] / min(row["us"].values())
         target = f"{row['target_us']:.0f} us" if host else f"{row['target']:.2f}"
         name = f"host only, {row['layer']}" if host else row["layer"]

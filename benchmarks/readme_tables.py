@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import contest_table
-import training_peers_table
 from markdown_table import Row, shape, table
 from training_sizes import drawn
 
@@ -58,7 +57,6 @@ COMPARISONS = (
 BLAS = {"1x128 / 128x128 scale": ("cuBLASLt, same scales", "cuBLASLt blocks"),
         "per-tensor scale": ("cuBLASLt, one scale per tensor: less work", "cuBLASLt tensor")}  # fmt: skip
 DENSE = ("few", "1024", "4096", "ragged")
-TRAINING = (("forward", "tensor", "training, forward, per tensor"), ("wgrad", "row", "training, wgrad, per row"))
 MANY_TOKENS, MANY_OF_AN_EXPERT = 8192, 2048
 RUNS = [f"tilewright bench --backend hopper --suite {suite} --peers --recipe 1d2d --sa-layout m --json benchmarks/results/h200.jsonl"
         for suite in ("peers", "peers-ragged")]  # fmt: skip
@@ -166,6 +164,17 @@ def step_rows(rows: list[Row]) -> list[list[str]]:
     return [[f"training step, {words[many]}: {len(speeds)} layers", "torch, bf16", "", cell(speeds)] for many, speeds in parts.items()]
 
 
+def layer_rows(rows: list[Row]) -> list[list[str]]:
+    """Whole layers of experts, against the fused kernels of others."""
+    parts = (("up to 512 tokens", "triton", 0, 512), ("from 2,048 tokens", "triton", 513, math.inf), ("", "torch", 0, math.inf))
+    peers = {"triton": "Triton's fused fp8 layer", "torch": "torch, bf16, compiled"}
+    lines = []
+    for words, peer, least, most in parts:
+        speeds = [row[f"{peer}_us"] / row["us"] for row in rows if least <= row["tokens"] <= most and f"{peer}_us" in row]
+        lines.append([f"MoE layer, fp8{', ' * bool(words)}{words}: {len(speeds)} layers", peers[peer], "", cell(speeds)])
+    return lines
+
+
 def ratios(record: Record, classes: list[Row], peers: list[Row]) -> str:
     """classes: what `tilewright classes` says with tuned rows; peers: the lines of benchmarks/peers that it compares with."""
     of = {row["class"]: row for row in classes if row["tuned_rows"]}
@@ -181,16 +190,12 @@ def ratios(record: Record, classes: list[Row], peers: list[Row]) -> str:
         h200_speeds = against_blas(record("h200"), scales)
         h100 = speeds_of(contest, DENSE, contest_table.NATIVE, peer)
         rows.append([f"dense, both suites: {len(h200_speeds)} shapes", words, cell(h200_speeds), cell(h100)])
-    training = newest(record("training_peers"))
-    for section, ours, words in TRAINING:
-        against = next(v for v in training_peers_table.verdicts(training, section) if v.target.ours == ours)
-        speeds = against.speeds.values()
-        rows.append([f"{words}: {len(speeds)} shapes", "torch, fp8 per row", "", cell(speeds)])
+    layers = newest(record("h100_moe"))
+    rows += layer_rows(layers)
     steps = newest(record("h100_steps"))
     rows += step_rows(steps)
-    used = [row for row in training if row["section"] in {section for section, _, _ in TRAINING}]
-    commits = ", ".join(dict.fromkeys(commit[:7] for commit in (contest.heads[0]["commit"], steps[0]["commit"], commit_of(training))))
+    commits = ", ".join(dict.fromkeys(commit[:7] for commit in (contest.heads[0]["commit"], steps[0]["commit"], commit_of(layers))))
     fork = " ".join(reversed(contest.heads[0]["versions"]["deep_gemm"].replace("(", "").replace(")", "").split()))
     origin = (f"H200: commit {commit_of(record('h200'))}, {deep_gemm}. H100: commits {commits}, DeepGEMM as {fork}. "
-              f"{versions(record('h200'), used)}.")  # fmt: skip
+              f"{versions(record('h200'))}, torch {steps[0]['torch'].split('+')[0]}.")  # fmt: skip
     return table(["product", "compared with", "H200: mean (worst)", "H100: mean (worst)"], rows) + "\n\n" + textwrap.fill(origin, 100)

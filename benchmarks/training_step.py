@@ -1,11 +1,13 @@
 """Times a training step of one layer and of torch's bf16 layer: forward, backward and SGD(foreach), with bf16 weights.
 
-    python benchmarks/training_step.py                  eight layers, and host time
+    python benchmarks/training_step.py                  eight layers, layers of experts, and host time
     python benchmarks/training_step.py --json FILE      append lines to a file
 
 - A step is the time between CUDA events around 12 steps, divided by 12; the median of three. The optimizer clears no
   gradients: each step drops them.
 - Groups have random sizes that are multiples of 16, from one seed.
+- A layer of experts is `Experts` with its routing. torch's has two bf16 `_grouped_mm`, and compiled SwiGLU and sum. Each
+  token chooses its experts at random.
 - Host time is that of forward and backward on tensors so small that the GPU waits for the host; the best of five batches.
 - "speed" is torch's time over ours. Targets are in the column `target`; the best recipe of a layer counts.
 
@@ -24,7 +26,7 @@ from typing import Any, NamedTuple
 
 import torch
 from origin import origin
-from tilewright.torch import GroupedLinear, Linear
+from tilewright.torch import Experts, GroupedLinear, Linear
 
 RECIPES = ("1x128", "1x128:128x128", "row", "tensor", "fold")
 STEPS, RUNS, WARM = 12, 3, 4
@@ -54,6 +56,54 @@ LAYERS = (
     Layer(32, 512, 2048, 1536, 1.2),
     Layer(128, 256, 2048, 1536, 1.1),
 )
+
+
+class ExpertsLayer(NamedTuple):
+    experts: int
+    rows: int  # of an expert in the mean
+    hidden: int
+    inner: int
+    target: float
+    top: int = 8
+
+    @property
+    def name(self) -> str:
+        return f"{self.experts} experts x {self.rows}, {self.hidden}, {self.inner}"
+
+
+EXPERTS = (ExpertsLayer(8, 2048, 4096, 1536, 1.35, 2), ExpertsLayer(128, 256, 2048, 768, 1.15))
+
+
+class TorchExperts(torch.nn.Module):
+    """A layer of experts of torch's grouped bf16 products."""
+
+    def __init__(self, layer: ExpertsLayer):
+        super().__init__()
+        shapes = (layer.experts, 2 * layer.inner, layer.hidden), (layer.experts, layer.hidden, layer.inner)
+        self.up, self.down = (torch.nn.Parameter(torch.randn(shape, device="cuda", dtype=torch.bfloat16) * 0.02) for shape in shapes)
+        self.activate = torch.compile(lambda z: torch.nn.functional.silu(z[:, : layer.inner]) * z[:, layer.inner :], dynamic=False)
+        self.combine = torch.compile(
+            lambda y, place, weights: (y[place].view(*weights.shape, -1) * weights[..., None]).sum(1).to(torch.bfloat16), dynamic=False
+        )
+
+    def forward(self, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        flat = ids.flatten()
+        order = torch.argsort(flat, stable=True)
+        counts = torch.zeros(self.up.shape[0], dtype=torch.int64, device="cuda").scatter_add_(0, flat, torch.ones_like(flat))
+        ends = counts.cumsum(0).to(torch.int32)
+        z = torch._grouped_mm(x[order // ids.shape[1]], self.up.transpose(1, 2), offs=ends)
+        y = torch._grouped_mm(self.activate(z), self.down.transpose(1, 2), offs=ends)
+        place = torch.empty_like(order).scatter_(0, order, torch.arange(order.numel(), device="cuda"))
+        made: torch.Tensor = self.combine(y, place, weights)
+        return made
+
+
+def expert_inputs(layer: ExpertsLayer) -> list[torch.Tensor]:
+    torch.manual_seed(0)
+    tokens = layer.experts * layer.rows // layer.top
+    x = torch.randn(tokens, layer.hidden, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    weights, ids = torch.randn(tokens, layer.experts, device="cuda").softmax(-1).topk(layer.top)
+    return [x, ids, weights.requires_grad_()]
 
 
 class TorchGrouped(torch.nn.Module):
@@ -104,7 +154,8 @@ def step_of(module: torch.nn.Module, given: list[torch.Tensor], optimizes: bool)
         module(*given).backward(dy)
         if optimizes:
             optimizer.step()
-        given[0].grad = None
+        for tensor in given:
+            tensor.grad = None
         for parameter in parameters:
             parameter.grad = None
 
@@ -141,23 +192,39 @@ def host_time(module: torch.nn.Module, given: list[torch.Tensor]) -> float:
     return best
 
 
+def reported(figure: str, layer: Layer | ExpertsLayer, peer: float, ours: dict[str, float]) -> dict[str, Any]:
+    """A row of the record, which is printed too."""
+    best = min(ours, key=lambda recipe: ours[recipe])
+    speed = peer / ours[best]
+    print(f"{layer.name:28}{peer:10.0f}{ours[best]:10.0f}  {best:14}{speed:7.2f}{layer.target:8.2f}", flush=True)
+    return {
+        "figure": figure,
+        "layer": layer.name,
+        "torch_bf16_us": round(peer, 1),
+        "us": ours,
+        "speed": round(speed, 3),
+        "target": layer.target,
+        "reached": speed >= layer.target,
+    }
+
+
 def steps() -> Iterator[dict[str, Any]]:
     for layer in LAYERS:
         given = inputs(layer)
         peer = step_time(torch_layer(layer), given)
         ours = {recipe: round(step_time(our_layer(layer, recipe), given), 1) for recipe in RECIPES}
-        best = min(ours, key=lambda recipe: ours[recipe])
-        speed = peer / ours[best]
-        print(f"{layer.name:28}{peer:10.0f}{ours[best]:10.0f}  {best:14}{speed:7.2f}{layer.target:8.2f}", flush=True)
-        yield {
-            "figure": "training step",
-            "layer": layer.name,
-            "torch_bf16_us": round(peer, 1),
-            "us": ours,
-            "speed": round(speed, 3),
-            "target": layer.target,
-            "reached": speed >= layer.target,
+        yield reported("training step", layer, peer, ours)
+
+
+def expert_steps() -> Iterator[dict[str, Any]]:
+    for layer in EXPERTS:
+        given = expert_inputs(layer)
+        peer = step_time(TorchExperts(layer), given)
+        how: dict[str, Any] = {"device": "cuda", "dtype": torch.bfloat16}
+        ours = {
+            recipe: round(step_time(Experts(layer.experts, layer.hidden, layer.inner, recipe=recipe, **how), given), 1) for recipe in RECIPES
         }
+        yield reported("training step of experts", layer, peer, ours)
 
 
 def hosts() -> Iterator[dict[str, Any]]:
@@ -181,7 +248,7 @@ def hosts() -> Iterator[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=("steps", "host"), help="one of the two parts")
+    parser.add_argument("--only", choices=("steps", "experts", "host"), help="one of the three parts")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="append the lines to this file")
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
@@ -189,10 +256,9 @@ def main() -> None:
     print(f"{torch.cuda.get_device_name()}; us")
     print(f"{'layer':28}{'torch bf16':>10}{'ours':>10}  {'recipe':14}{'speed':>7}{'target':>8}")
     lines = []
-    if arguments.only != "host":
-        lines += list(steps())
-    if arguments.only != "steps":
-        lines += list(hosts())
+    for part, make in (("steps", steps), ("experts", expert_steps), ("host", hosts)):
+        if arguments.only in (None, part):
+            lines += list(make())
     if arguments.json:
         shared = {"device": torch.cuda.get_device_name(), "torch": torch.__version__} | origin()
         with arguments.json.open("a") as file:
