@@ -127,10 +127,14 @@ std::vector<MoeStep> explain(const Moe& layer, const DeviceDescription& device =
 
 /// What `route` writes; each may be not given. R is T * (k + shared).
 struct Routed {
-    Tensor rows{};     // int32 [T, k + shared]: the row of each choice, -1 where it is skipped
-    Tensor sources{};  // int32 [R]: the choice of each row, t * (k + shared) + c; rows of no expert are not written
-    Tensor ends{};     // int32 [E]: the row at which each expert ends
-    Tensor weights{};  // f32 [R]: the weight of each row
+    /// int32 [T, k + shared]: the row of each choice, -1 where it is skipped.
+    Tensor rows{};
+    /// int32 [R]: the choice of each row, t * (k + shared) + c. Rows of no expert are not written.
+    Tensor sources{};
+    /// int32 [E]: the row at which each expert ends.
+    Tensor ends{};
+    /// f32 [R]: the weight of each row.
+    Tensor weights{};
 };
 
 /// Sorts the choices of all tokens by expert. The choices of an expert keep their order: by token, then by choice.

@@ -5,6 +5,7 @@
 #include <tilewright/error.h>            // The exceptions of all calls.
 #include <tilewright/formats.h>          // Formats: e4m3, e5m2, e2m1, ...
 #include <tilewright/linear.h>           // A linear layer: forward and backward in one call each.
+#include <tilewright/moe.h>              // A layer of experts in one call.
 #include <tilewright/packed.h>           // Weights in the register order of a tensor core.
 #include <tilewright/plan.h>             // How a GPU would compute it, how long that takes, and why.
 #include <tilewright/problem.h>          // A call, described; `validate`.

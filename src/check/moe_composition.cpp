@@ -102,7 +102,7 @@ private:
     /// Codes and scales of each row's source. Those of no expert are zeros of scale 1.
     OwnedOperand gathered(const Operand& codes) const {
         const std::vector<float> zeros(rows_.size() * static_cast<std::size_t>(shape_.hidden));
-        const OwnedOperand owner = quantized(zeros, shape_.hidden);
+        OwnedOperand owner = quantized(zeros, shape_.hidden);  // not const, to be moved
         const Operand& made = owner.operand();
         copy_rows(codes.values, made.values);
         if (row_block(codes.granularity) == 1) {

@@ -11,10 +11,10 @@ namespace tilewright::moe {
 
 /// Which rows of a matrix exist. By default all do.
 struct ExistingRows {
-    Tensor ends{};               // int32 or int64 [E], as in `Grouping::m_grouped_offsets`
-    std::int64_t alignment = 1;  // a group begins at a multiple of it
-    bool sorted = false;         // `route` wrote the ends: they ascend and are in range
-    Tensor counts{};             // masked: int32 or int64 [E], the rows of each group that exist; clamped to 0 .. room
+    Tensor ends{};               // int32 or int64 [E], as in `Grouping::m_grouped_offsets`.
+    std::int64_t alignment = 1;  // A group begins at a multiple of it.
+    bool sorted = false;         // `route` wrote the ends: they ascend and are in range.
+    Tensor counts{};             // Masked: int32 or int64 [E], the rows of each group that exist. Clamped to 0 .. room.
 };
 
 struct RouteStep {

@@ -3,6 +3,7 @@
 import ctypes
 import glob
 import pathlib
+import re
 import sysconfig
 
 import pytest
@@ -51,7 +52,8 @@ def nvrtc():
 
 def device_headers():
     """Every header that kernels may include, by the name they include it with."""
-    common = [ROOT / f"src/{name}" for name in ("base/math.h", "formats/codec.h", "formats/swiglu.h")]
+    (names,) = re.findall(r"list\(APPEND device_headers (.*)\)", (ROOT / "src/cuda/CMakeLists.txt").read_text())
+    common = [ROOT / f"src/{name}" for name in names.split()]
     paths = [*common, *sorted((ROOT / "src/hopper").rglob("*.h"))]
     return {path.relative_to(ROOT / "src").as_posix(): path.read_bytes() for path in paths}
 

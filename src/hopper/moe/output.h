@@ -52,8 +52,7 @@ TILEWRIGHT_DEVICE float largest_of(float peak) {
 }
 
 /// The largest value of the block's threads. By the block together.
-TILEWRIGHT_DEVICE float largest_of_block(float peak, int threads) {
-    auto& shared = shared_memory<RowShared>();
+TILEWRIGHT_DEVICE float largest_of_block(float peak, int threads, RowShared& shared) {
     peak = largest_of<warp_threads>(peak);
     const int warp = warp_index(), warps = threads / warp_threads;
     if (lane_index() == 0) store_shared(shared.peaks[warp], peak);
@@ -222,7 +221,7 @@ TILEWRIGHT_DEVICE float row_scale(const RowNumbers<spec>& first, const RowPart& 
         load(part.feature + at, numbers);
         peak = larger(peak, finite_peak(numbers, all_finite));
     }
-    return scale_of<copy_of(spec)>(largest_of_block(peak, step / lane_features));
+    return scale_of<copy_of(spec)>(largest_of_block(peak, step / lane_features, shared_memory<RowShared>()));
 }
 
 /// Stores the lane's first elements of a row, and quantizes and stores those after them. By a warp together.

@@ -30,11 +30,11 @@ struct RowSpec {
     Unit unit = Unit::swiglu;
     bool interleaved = false;  // gate and up alternate
     RowOutput output = RowOutput::scaled_blocks;
-    Storage storage = Storage::e4m3;  // of fp8
-    bool rounds_up = false;           // scales are rounded up to powers of two
+    Storage storage = Storage::e4m3;  // The code of fp8.
+    bool rounds_up = false;           // Scales are rounded up to powers of two.
     bool has_factors = false;         // x is multiplied ahead of its quantization. h has its factors at run time.
-    bool routes = false;              // the kernel finds the rows of the tokens by itself (route.h)
-    bool vectors = true;              // 16 bytes at a time; otherwise element by element
+    bool routes = false;              // The kernel finds the rows of the tokens by itself (route.h).
+    bool vectors = true;              // 16 bytes at a time; otherwise element by element.
 
     constexpr bool operator==(const RowSpec&) const = default;
 };
