@@ -3,8 +3,8 @@
 `Linear` and `linear` are dense. `GroupedLinear` and `grouped_linear` multiply tokens by the weights of their expert.
 `Experts` and `moe` are a whole layer of experts. The calls are the same on the CPU and on Hopper GPUs:
 
-    y = grouped_linear(x, w, ends, recipe="1x128")      # x [tokens, K], w [groups, N, K], ends [groups]
-    layer = GroupedLinear(groups, K, N, recipe="row")   # a module with its own weights
+    y = grouped_linear(x, w, ends, recipe="1x128")      # x [tokens, K], w [groups, N, K]
+    layer = GroupedLinear(groups, K, N, recipe="row")   # owns its weights
     out = moe(x, experts, weights, up, down)            # experts and weights [tokens, k]
 
 See docs/torch.md for the products, the memory kept for backward and the guarantees.

@@ -52,8 +52,8 @@ class Experts(_ExpertsModule):
         alpha, beta, limit: numbers of swiglu. Default: 1, 0 and infinity.
         gate_bound, up_bound: numbers of situ. Default: 4 and 25.
         interleaved: True: gates and ups alternate along the rows of up. Default False.
-        weights_at: what the weight multiplies: "combine" (default), "activation" or "input", as in `moe`.
-        shared: the last `shared` experts take every token, with weight 1 (default 0).
+        weights_at: what the weight multiplies, as in `moe`: "combine", "activation" or "input". Default "combine".
+        shared: the last `shared` experts take every token, with weight 1. Default 0.
         gradient_format: format of the gradients in dgrad and wgrad, "e4m3" (default) or "e5m2".
         promoted: float32 sums every 128 products (default True). `grouped_linear` describes False.
         keep: what forward keeps for dgrad. With "copy" (default) it is the fp8 copies of the weights, with "weight" the weights

@@ -75,15 +75,15 @@ def moe(
         alpha, beta, limit: numbers of swiglu. gpt-oss: 1.702, 1 and 7. Default: 1, 0 and infinity.
         gate_bound, up_bound: numbers of situ. Default: 4 and 25.
         interleaved: True: gates and ups alternate along the rows of up. Default False.
-        weights_at: what the weight multiplies: "combine" (default) the expert's result, "activation" the unit's result ahead of
-            its quantization, "input" x ahead of its quantization.
+        weights_at: what the weight multiplies. The expert's result with "combine", the unit's with "activation", x with
+            "input": the last two ahead of their quantization. Default "combine".
         activations: for quantized weights: how x and the unit's result are quantized, as in `tilewright.moe`. Default None.
-        up_bias: [experts, 2 * inner] of float32 or bfloat16, or None (default).
-        down_bias: [experts, hidden] of float32 or bfloat16, or None (default).
-        addend: the shape of x: a shared expert's result or a residual, or None (default).
-        expert_map: int32 [global experts], the local number of each global expert, -1 for those that are elsewhere, or None.
-        shared: the last `shared` experts take every token, with weight 1 (default 0).
-        up_main_grad, down_main_grad: buffers to which backward adds the gradients of up and down, or None (default). See
+        up_bias: [experts, 2 * inner] of float32 or bfloat16. Default None.
+        down_bias: [experts, hidden] of float32 or bfloat16. Default None.
+        addend: the shape of x: a shared expert's result or a residual. Default None.
+        expert_map: int32 [global experts], the local number of each global expert, -1 for those that are elsewhere. Default None.
+        shared: the last `shared` experts take every token, with weight 1. Default 0.
+        up_main_grad, down_main_grad: buffers to which backward adds the gradients of up and down. Default None. See
             `grouped_linear`.
         keep: what forward keeps of up and down for dgrad, "copy" (default) or "weight". See `grouped_linear`.
 
