@@ -68,14 +68,16 @@ std::vector<double> exact_row(const Layer& layer, int expert, int token) {
     const float* const x = &layer.x[static_cast<std::size_t>(token) * hidden];
     const float* const up = &layer.up[static_cast<std::size_t>(expert) * 2 * inner * hidden];
     const float* const down = &layer.down[static_cast<std::size_t>(expert) * hidden * inner];
-    std::vector<double> activation;
+    std::vector<double> activation(inner);
     for (int i = 0; i < inner; ++i) {
         const double gate = product(up + std::ptrdiff_t{i} * hidden, x, hidden);
         const double linear = product(up + std::ptrdiff_t{inner + i} * hidden, x, hidden);
-        activation.push_back(gate / (1 + std::exp(-gate)) * linear);
+        activation[static_cast<std::size_t>(i)] = gate / (1 + std::exp(-gate)) * linear;
     }
-    std::vector<double> y;
-    for (int i = 0; i < hidden; ++i) y.push_back(product(down + std::ptrdiff_t{i} * inner, activation, inner));
+    std::vector<double> y(hidden);
+    for (int i = 0; i < hidden; ++i) {
+        y[static_cast<std::size_t>(i)] = product(down + std::ptrdiff_t{i} * inner, activation, inner);
+    }
     return y;
 }
 

@@ -42,9 +42,9 @@ public:
         : layer_(layer), addend_(addend), shape_(moe_shape(layer)), rows_(moe_rows(layer)) {}
 
     MoeExpected result() {
-        const std::vector<Range> gate_up =
+        const std::vector<NumberRange> gate_up =
             multiplied(rows_of_x(), shape_.hidden, layer_.up, layer_.up_bias, shape_.up_rows);
-        const std::vector<Range> y =
+        const std::vector<NumberRange> y =
             multiplied(activated(gate_up), shape_.inner, layer_.down, layer_.down_bias, shape_.hidden);
         return summed(y);
     }
@@ -53,7 +53,7 @@ private:
     QuantizeOptions options() const { return {.recipe = layer_.activations, .round_up = layer_.round_up}; }
 
     /// Exact ranges: `quantize` decides what the codes are.
-    std::vector<Range> rows_of_x() const {
+    std::vector<NumberRange> rows_of_x() const {
         const bool weighted = layer_.weights_at == WeightsAt::input;
         const bool quantizes_rows = weighted || !layer_.routing.experts.given();
         std::vector<float> x = layer_.quantized.values.given()
@@ -71,7 +71,7 @@ private:
         if (quantizes_rows && !layer_.quantized.values.given()) {
             rows = quantized_numbers(rows, shape_.matrix(shape_.hidden));
         }
-        std::vector<Range> ranges;
+        std::vector<NumberRange> ranges;
         ranges.reserve(rows.size());
         for (const float number : rows) ranges.push_back({number, number, number});
         return ranges;
@@ -87,16 +87,16 @@ private:
     }
 
     /// bf16(a b^T + bias).
-    std::vector<Range> multiplied(const std::vector<Range>& a, std::int64_t k, const Operand& b, const Tensor& bias,
-                                  std::int64_t n) const {
+    std::vector<NumberRange> multiplied(const std::vector<NumberRange>& a, std::int64_t k, const Operand& b,
+                                        const Tensor& bias, std::int64_t n) const {
         const std::vector<float> weights = decoded(b, {shape_.experts, n, k});
         const std::vector<float> biases = bias.given() ? numbers_of(bias) : std::vector<float>{};
         const double relative = sum_error(layer_, k);
-        std::vector<Range> d(rows_.size() * static_cast<std::size_t>(n));
+        std::vector<NumberRange> d(rows_.size() * static_cast<std::size_t>(n));
         for (std::size_t row = 0; row < rows_.size(); ++row) {
             const std::int64_t expert = rows_[row].expert;
             for (std::int64_t column = 0; column < n && expert >= 0; ++column) {
-                const Range* const of_a = a.data() + row * static_cast<std::size_t>(k);
+                const NumberRange* const of_a = a.data() + row * static_cast<std::size_t>(k);
                 const float* const of_b = weights.data() + at(expert * n + column, 0, k);
                 double value = 0, sum = 0, magnitude = 0, unknown = 0;
                 for (std::int64_t i = 0; i < k; ++i) {
@@ -110,22 +110,22 @@ private:
                 const double error = unknown + (magnitude + unknown) * relative +
                                      (std::abs(sum + bias_of) + std::abs(bias_of)) * f32_roundoff;
                 d[at(static_cast<std::int64_t>(row), column, n)] =
-                    rounded(Format::bf16, {value + bias_of, sum + bias_of - error, sum + bias_of + error});
+                    rounded_range(Format::bf16, {value + bias_of, sum + bias_of - error, sum + bias_of + error});
             }
         }
         return d;
     }
 
-    std::vector<Range> activated(const std::vector<Range>& gate_up) const {
+    std::vector<NumberRange> activated(const std::vector<NumberRange>& gate_up) const {
         const bool has_up = layer_.unit.kind != GatedUnit::Kind::relu_squared;
         const bool interleaved = has_up && layer_.unit.swiglu.interleaved;
-        std::vector<Range> h(rows_.size() * static_cast<std::size_t>(shape_.inner));
+        std::vector<NumberRange> h(rows_.size() * static_cast<std::size_t>(shape_.inner));
         for (std::size_t i = 0; i < rows_.size(); ++i) {
             if (rows_[i].expert < 0) continue;
-            const Range* const row = gate_up.data() + i * static_cast<std::size_t>(shape_.up_rows);
+            const NumberRange* const row = gate_up.data() + i * static_cast<std::size_t>(shape_.up_rows);
             for (std::int64_t j = 0; j < shape_.inner; ++j) {
-                const Range& gate = row[interleaved ? 2 * j : j];
-                const Range up = has_up ? row[interleaved ? 2 * j + 1 : shape_.inner + j] : Range{};
+                const NumberRange& gate = row[interleaved ? 2 * j : j];
+                const NumberRange up = has_up ? row[interleaved ? 2 * j + 1 : shape_.inner + j] : NumberRange{};
                 h[at(static_cast<std::int64_t>(i), j, shape_.inner)] =
                     weighted(unit_of(layer_.unit, gate, up), rows_[i].weight);
             }
@@ -134,14 +134,14 @@ private:
         return quantized(h, shape_.inner, rows, options());
     }
 
-    Range weighted(const Range& number, double weight) const {
+    NumberRange weighted(const NumberRange& number, double weight) const {
         if (layer_.weights_at != WeightsAt::activation) return number;
         const double center = number.center() * weight;
         const double radius = (number.radius() + std::abs(number.center()) * f32_roundoff) * std::abs(weight);
         return {number.value * weight, center - radius, center + radius};
     }
 
-    MoeExpected summed(const std::vector<Range>& y) const {
+    MoeExpected summed(const std::vector<NumberRange>& y) const {
         MoeExpected out;
         out.exact.assign(addend_.begin(), addend_.end());
         out.exact.resize(static_cast<std::size_t>(shape_.sources * shape_.hidden));
@@ -152,7 +152,7 @@ private:
             if (rows_[i].expert < 0) continue;
             const double weight = layer_.weights_at == WeightsAt::combine ? double{rows_[i].weight} : 1;
             for (std::int64_t j = 0; j < shape_.hidden; ++j) {
-                const Range& number = y[at(static_cast<std::int64_t>(i), j, shape_.hidden)];
+                const NumberRange& number = y[at(static_cast<std::int64_t>(i), j, shape_.hidden)];
                 const std::size_t to = at(rows_[i].source, j, shape_.hidden);
                 out.exact[to] += weight * number.value;
                 out.bound[to] += std::abs(weight) * std::max(number.high - number.value, number.value - number.low);

@@ -24,7 +24,7 @@ double nearest(Format format, double number) {
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-Range clamped(const Range& x, double low, double high) {
+NumberRange clamped(const NumberRange& x, double low, double high) {
     return {std::clamp(x.value, low, high), std::clamp(x.low, low, high), std::clamp(x.high, low, high)};
 }
 
@@ -77,35 +77,35 @@ double nvfp4_block_scale(double largest, double tensor_scale, const QuantizeOpti
 }
 
 /// A block's scale times that of its tensor.
-Range nvfp4_scale(const Range& largest, const Range& of_tensor, const QuantizeOptions& options) {
-    const Range tensor{nvfp4_tensor_scale(of_tensor.value, options), nvfp4_tensor_scale(of_tensor.low, options),
-                       nvfp4_tensor_scale(of_tensor.high, options)};
+NumberRange nvfp4_scale(const NumberRange& largest, const NumberRange& of_tensor, const QuantizeOptions& options) {
+    const NumberRange tensor{nvfp4_tensor_scale(of_tensor.value, options), nvfp4_tensor_scale(of_tensor.low, options),
+                             nvfp4_tensor_scale(of_tensor.high, options)};
     return {nvfp4_block_scale(largest.value, tensor.value, options) * tensor.value,
             nvfp4_block_scale(largest.low, tensor.high, options) * tensor.low,
             nvfp4_block_scale(largest.high, tensor.low, options) * tensor.high};
 }
 
-Range widened(const Range& x, double relative) {
+NumberRange widened(const NumberRange& x, double relative) {
     return {x.value, x.low - std::abs(x.low) * relative, x.high + std::abs(x.high) * relative};
 }
 
 /// encode(x / scale) * scale for the numbers and scales of two ranges. An end of the result has the smaller or larger
 /// scale, by its sign.
-Range coded(Format format, const Range& number, const Range& scale) {
+NumberRange coded(Format format, const NumberRange& number, const NumberRange& scale) {
     const auto end = [&](double x, bool upper) {
         const double divisor = upper == (x >= 0) ? scale.low : scale.high;
         const double factor = upper == (x >= 0) ? scale.high : scale.low;
         return nearest(format, x / divisor) * factor;
     };
-    const Range wide = widened(number, scale_error);
+    const NumberRange wide = widened(number, scale_error);
     return {nearest(format, number.value / scale.value) * scale.value, end(wide.low, false), end(wide.high, true)};
 }
 
 /// For scales that are powers of two: one after another, because between them there is none.
-Range coded_by_powers(Format format, const Range& number, const Range& scale) {
-    Range result = coded(format, number, {scale.value, scale.low, scale.low});
+NumberRange coded_by_powers(Format format, const NumberRange& number, const NumberRange& scale) {
+    NumberRange result = coded(format, number, {scale.value, scale.low, scale.low});
     for (double power = scale.low * 2; power <= scale.high; power *= 2) {
-        const Range other = coded(format, number, {scale.value, power, power});
+        const NumberRange other = coded(format, number, {scale.value, power, power});
         result.low = std::min(result.low, other.low);
         result.high = std::max(result.high, other.high);
     }
@@ -113,8 +113,8 @@ Range coded_by_powers(Format format, const Range& number, const Range& scale) {
 }
 
 /// The largest magnitude of some numbers.
-Range largest(const std::vector<Range>& numbers, std::size_t begin, std::size_t end) {
-    Range most;
+NumberRange largest(const std::vector<NumberRange>& numbers, std::size_t begin, std::size_t end) {
+    NumberRange most;
     for (std::size_t i = begin; i < end; ++i) {
         const auto& [value, low, high] = numbers[i];
         most.value = std::max(most.value, std::abs(value));
@@ -127,17 +127,17 @@ Range largest(const std::vector<Range>& numbers, std::size_t begin, std::size_t 
 
 class Quantizer {
 public:
-    Quantizer(const std::vector<Range>& numbers, const QuantizeOptions& options)
+    Quantizer(const std::vector<NumberRange>& numbers, const QuantizeOptions& options)
         : numbers_(numbers), options_(options), result_(numbers.size()) {}
 
     /// Numbers that share a scale; `of_tensor`: of all that share NVFP4's second one.
-    void quantize(std::size_t begin, std::size_t end, const Range& of_tensor = {}) {
-        const Range most = largest(numbers_, begin, end);
+    void quantize(std::size_t begin, std::size_t end, const NumberRange& of_tensor = {}) {
+        const NumberRange most = largest(numbers_, begin, end);
         if (most.high == 0) return;
         const bool nvfp4 = options_.recipe.granularity == Granularity::block_1x16;
-        const Range scale = nvfp4 ? nvfp4_scale(most, of_tensor, options_)
-                                  : Range{most.value > 0 ? scale_of(most.value, options_) : 1,
-                                          scale_of(most.low, options_), scale_of(most.high, options_)};
+        const NumberRange scale = nvfp4 ? nvfp4_scale(most, of_tensor, options_)
+                                        : NumberRange{most.value > 0 ? scale_of(most.value, options_) : 1,
+                                                      scale_of(most.low, options_), scale_of(most.high, options_)};
         const bool powers = options_.recipe.scales == Format::ue8m0 || options_.round_up;
         for (std::size_t i = begin; i < end; ++i) {
             result_[i] = powers ? coded_by_powers(options_.recipe.values, numbers_[i], scale)
@@ -145,25 +145,25 @@ public:
         }
     }
 
-    Range largest_of(std::size_t begin, std::size_t end) const { return largest(numbers_, begin, end); }
-    std::vector<Range> take() { return std::move(result_); }
+    NumberRange largest_of(std::size_t begin, std::size_t end) const { return largest(numbers_, begin, end); }
+    std::vector<NumberRange> take() { return std::move(result_); }
 
 private:
-    const std::vector<Range>& numbers_;
+    const std::vector<NumberRange>& numbers_;
     const QuantizeOptions& options_;
-    std::vector<Range> result_;
+    std::vector<NumberRange> result_;
 };
 
 }  // namespace
 
-Range rounded(Format format, const Range& range) {
+NumberRange rounded_range(Format format, const NumberRange& range) {
     return {nearest(format, range.value), nearest(format, range.low), nearest(format, range.high)};
 }
 
-Range unit_of(const GatedUnit& unit, const Range& gate, const Range& up) {
+NumberRange unit_of(const GatedUnit& unit, const NumberRange& gate, const NumberRange& up) {
     constexpr double infinity = std::numeric_limits<double>::infinity();
     const double limit = unit.kind == GatedUnit::Kind::swiglu ? double{unit.swiglu.limit} : infinity;
-    const Range g = clamped(gate, -infinity, limit), u = clamped(up, -limit, limit);
+    const NumberRange g = clamped(gate, -infinity, limit), u = clamped(up, -limit, limit);
     const double f = gate_function(unit, g.center()), r = g.radius();
     const bool squared = unit.kind == GatedUnit::Kind::relu_squared;
     const double f_radius = squared ? (2 * std::max(g.center(), 0.0) + r) * r : gate_slope * r;
@@ -173,13 +173,13 @@ Range unit_of(const GatedUnit& unit, const Range& gate, const Range& up) {
     return {gate_function(unit, g.value) * up_function(unit, u.value), f * factor - all, f * factor + all};
 }
 
-std::vector<Range> quantized(const std::vector<Range>& numbers, std::int64_t columns, std::int64_t rows_per_matrix,
-                             const QuantizeOptions& options) {
+std::vector<NumberRange> quantized(const std::vector<NumberRange>& numbers, std::int64_t columns,
+                                   std::int64_t rows_per_matrix, const QuantizeOptions& options) {
     const Granularity granularity = options.recipe.granularity;
     if (granularity == Granularity::none) {
-        std::vector<Range> result;
+        std::vector<NumberRange> result;
         result.reserve(numbers.size());
-        for (const Range& number : numbers) result.push_back(rounded(options.recipe.values, number));
+        for (const NumberRange& number : numbers) result.push_back(rounded_range(options.recipe.values, number));
         return result;
     }
     Quantizer quantizer(numbers, options);
@@ -192,7 +192,7 @@ std::vector<Range> quantized(const std::vector<Range>& numbers, std::int64_t col
             quantizer.quantize(begin, begin + matrix);
             continue;
         }
-        const Range of_tensor = quantizer.largest_of(begin, begin + matrix);
+        const NumberRange of_tensor = quantizer.largest_of(begin, begin + matrix);
         for (std::size_t at = begin; at < begin + matrix; at += row) {
             for (std::size_t k = 0; k < row; k += block) {
                 quantizer.quantize(at + k, at + std::min(k + block, row), of_tensor);

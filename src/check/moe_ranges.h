@@ -10,7 +10,7 @@
 
 namespace tilewright::check {
 
-struct Range {
+struct NumberRange {
     double value = 0;
     double low = 0;
     double high = 0;
@@ -20,14 +20,14 @@ struct Range {
 };
 
 /// Value and ends, rounded to nearest.
-Range rounded(Format format, const Range& range);
+NumberRange rounded_range(Format format, const NumberRange& range);
 
 /// A unit's result in f32, whose error is at most 2^-16 of it.
-Range unit_of(const GatedUnit& unit, const Range& gate, const Range& up);
+NumberRange unit_of(const GatedUnit& unit, const NumberRange& gate, const NumberRange& up);
 
 /// All that `quantize` and then dequantizing can give, for [rows, columns]. Each `rows_per_matrix` rows are a matrix,
 /// which has one scale where the recipe has one for the whole tensor.
-std::vector<Range> quantized(const std::vector<Range>& numbers, std::int64_t columns, std::int64_t rows_per_matrix,
-                             const QuantizeOptions& options);
+std::vector<NumberRange> quantized(const std::vector<NumberRange>& numbers, std::int64_t columns,
+                                   std::int64_t rows_per_matrix, const QuantizeOptions& options);
 
 }  // namespace tilewright::check
