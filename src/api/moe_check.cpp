@@ -19,6 +19,9 @@ constexpr std::int64_t most_experts = 2048;                // whose counts fit i
 constexpr std::initializer_list<Format> real{Format::f32, Format::bf16, Format::f16};
 constexpr std::initializer_list<Format> integers{Format::i32, Format::i64};
 
+/// Whether a product of sizes is beyond the indices of rows; without overflow.
+bool are_too_many(std::int64_t rows, std::int64_t by) { return by > 0 && rows > most_rows / by; }
+
 std::string shown(const Tensor& tensor) { return tensor.given() ? to_string(tensor.shape) : "nothing"; }
 std::string text(std::int64_t number) { return std::to_string(number); }
 
@@ -148,9 +151,9 @@ void check_routing(const Routing& routing, std::int64_t experts, MoeFindings& fi
     }
     if (routing.shared < 0 || routing.shared > experts) {
         findings.add("routing.shared", text(routing.shared), "0 to " + text(experts) + ", the local experts");
-    } else if (ids.shape[1] + routing.shared == 0) {
+    } else if (ids.shape[1] == 0 && routing.shared == 0) {
         findings.add("routing.experts", to_string(ids.shape), "one or more choices, or shared experts");
-    } else if (ids.shape[0] * (ids.shape[1] + routing.shared) > most_rows) {
+    } else if (ids.shape[1] > most_rows || are_too_many(ids.shape[0], ids.shape[1] + routing.shared)) {
         findings.add("routing.experts", to_string(ids.shape), "at most 2^30 choices");
     }
 }
@@ -252,7 +255,7 @@ void check_input(const Moe& layer, MoeFindings& findings) {
     if (masked) shape[0] = up[0];
     const std::string why = ", because up is " + to_string(up);
     if (x.shape != shape) return findings.add(operand, shown(x), to_string(shape) + why);
-    if ((masked ? shape[0] : 1) * shape[rank - 2] > most_rows) {
+    if (are_too_many(shape[rank - 2], masked ? shape[0] : 1)) {
         findings.add(operand, to_string(shape), "at most 2^30 rows");
     }
     if (has_codes) {
