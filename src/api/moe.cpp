@@ -3,12 +3,13 @@
 #include <tilewright/moe.h>
 
 #include <algorithm>
+#include <string>
 
 #include "api/moe_check.h"
-#include "api/moe_gpu.h"
 #include "api/moe_steps.h"
 #include "cuda/backend.h"
 #include "formats/quantize_cpu.h"
+#include "launch/moe.h"
 #include "launch/quantize.h"
 
 namespace tilewright {
@@ -24,13 +25,21 @@ void quantize_staged(const StagedOperand& staged, bool round_up, const Conversio
         cuda::quantize(launch::lower_groups(staged.ends, numbers.shape[0], {}, numbers), numbers.device.index,
                        how.stream);
     }  // on the CPU the other rows are zeros already
-    const OperandRecipe recipe{staged.out.values.format, staged.out.granularity, staged.out.scales.format};
-    quantize(numbers, {.recipe = recipe, .round_up = round_up}, staged.out, how);
+    quantize(numbers, {.recipe = moe::recipe_of(staged.out), .round_up = round_up}, staged.out, how);
+}
+
+/// Launches a step, or two that one kernel may serve.
+template <class... Steps>
+void run_on_gpu(int device, const RunOptions& how, const Steps&... steps) {
+    for (const std::string& reason : {launch::unserved(steps)...}) {
+        if (!reason.empty()) throw Error(reason + " on a GPU; compute on the CPU");
+    }
+    cuda::run_moe(launch::lower(steps...), device, how.stream, how.overlap);
 }
 
 template <class Step>
 void run_step(const Step& step, const Tensor& memory, const RunOptions& how) {
-    if (is_on_gpu(memory)) return run_on_gpu(step, memory.device.index, how);
+    if (is_on_gpu(memory)) return run_on_gpu(memory.device.index, how, step);
     moe::run_on_cpu(step, conversion(how));
 }
 
@@ -41,8 +50,8 @@ void make_rows(const Moe& layer, const MoeSteps& made, const RunOptions& how) {
         quantize(layer.x, options, *made.token_codes, conversion(how));
     }
     if (is_on_gpu(layer.out)) {
-        if (made.route) return run_on_gpu(*made.route, *made.permute, layer.out.device.index, how);
-        if (made.permute) run_on_gpu(*made.permute, layer.out.device.index, how);
+        if (made.route) return run_on_gpu(layer.out.device.index, how, *made.route, *made.permute);
+        if (made.permute) run_on_gpu(layer.out.device.index, how, *made.permute);
         return;
     }
     if (made.route) moe::run_on_cpu(*made.route);
@@ -120,7 +129,7 @@ void route(const Routing& routing, std::int64_t experts, const Routed& out, cons
     require_none(check(routing, experts, out));
     const moe::RouteStep step{.routing = routing, .experts = experts, .out = out};
     if (is_on_gpu(routing.experts)) {
-        return run_on_gpu(step, routing.experts.device.index, {.stream = how.stream});
+        return run_on_gpu(routing.experts.device.index, {.stream = how.stream}, step);
     }
     moe::run_on_cpu(step);
 }
@@ -130,7 +139,7 @@ void combine(const Combination& sum, const ConversionOptions& how) {
     if (sum.out.shape[0] == 0) return;
     const moe::CombineStep step{
         .y = sum.y, .places = sum.rows, .weights = sum.weights, .addend = sum.addend, .out = sum.out};
-    if (is_on_gpu(sum.out)) return run_on_gpu(step, sum.out.device.index, {.stream = how.stream});
+    if (is_on_gpu(sum.out)) return run_on_gpu(sum.out.device.index, {.stream = how.stream}, step);
     moe::run_on_cpu(step, how);
 }
 

@@ -7,14 +7,15 @@
 #include <utility>
 
 #include "api/moe_steps.h"
+#include "launch/moe.h"
 #include "problem/findings.h"
 #include "problem/strided.h"
 
 namespace tilewright {
 namespace {
 
-constexpr std::int64_t most_rows = std::int64_t{1} << 30;  // indices of rows are int32
-constexpr std::int64_t most_experts = 2048;                // whose counts fit in a block's shared memory
+constexpr std::int64_t most_rows = std::int64_t{1} << 30;           // indices of rows are int32
+constexpr std::int64_t most_experts = hopper::most_routed_experts;  // whose counts fit in a block's shared memory
 
 constexpr std::initializer_list<Format> real{Format::f32, Format::bf16, Format::f16};
 constexpr std::initializer_list<Format> integers{Format::i32, Format::i64};
@@ -197,7 +198,7 @@ void check_recipe(const Moe& layer, MoeFindings& findings) {
                      "as 1x128, row, tensor, mxfp8, nvfp4 or bf16");
     }
     if (!layer.quantized.values.given()) return;
-    const OperandRecipe own{layer.quantized.values.format, layer.quantized.granularity, layer.quantized.scales.format};
+    const OperandRecipe own = moe::recipe_of(layer.quantized);
     const bool alike = own.values == recipe.values && own.granularity == recipe.granularity &&
                        (own.granularity == Granularity::none || own.scales == recipe.scales);
     if (!alike) findings.add("quantized", name(own), name(recipe) + ", as activations");

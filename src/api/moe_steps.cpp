@@ -23,8 +23,7 @@ public:
 
     MoeSteps steps() {
         if (sizes_.has_routing()) add_route();
-        h_ = arena_.rows(layer_.activations, sizes_.shape(sizes_.inner));
-        set_tensor_scale(h_, sizes_.shape(sizes_.inner));
+        h_ = operand(sizes_.shape(sizes_.inner));
         const std::int64_t reused = arena_.position();
         const Operand rows = add_rows();
         gate_up_ = arena_.tensor(Format::bf16, sizes_.shape(weight_shape(layer_.up)[1]));
@@ -65,15 +64,11 @@ private:
         return {.grouping = Grouping::m_grouped_offsets, .sizes = ends_};
     }
 
-    /// NVFP4 has a scale of the tensor in addition; scales of whole tensors have one per matrix.
-    void set_tensor_scale(Operand& operand, const Dims& shape) {
-        if (operand.granularity != Granularity::block_1x16) return;
-        operand.tensor_scale = arena_.tensor(Format::f32, scale_shape(Granularity::tensor, shape));
-    }
-
     Operand operand(const Dims& shape) {
         Operand made = arena_.rows(layer_.activations, shape);
-        set_tensor_scale(made, shape);
+        if (made.granularity == Granularity::block_1x16) {
+            made.tensor_scale = arena_.tensor(Format::f32, scale_shape(Granularity::tensor, shape));
+        }
         return made;
     }
 
@@ -116,7 +111,7 @@ private:
 
     /// Memory for rows of an operand. Scales of the whole tensor stay where they are.
     Operand copied(const Operand& from, const Dims& shape) {
-        const OperandRecipe recipe{from.values.format, from.granularity, from.scales.format};
+        const OperandRecipe recipe = moe::recipe_of(from);
         if (row_block(recipe.granularity) == 1) {
             Operand made = arena_.rows(recipe, shape);
             made.tensor_scale = from.tensor_scale;

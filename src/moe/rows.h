@@ -80,9 +80,6 @@ std::vector<char> existing(const ExistingRows& given, std::int64_t rows, std::in
 /// Rows of a group: the size of the last dimension but one.
 inline std::int64_t room_of(const Tensor& matrix) { return matrix.shape[matrix.shape.rank() - 2]; }
 
-/// The recipe that an operand is quantized by.
-inline OperandRecipe recipe_of(const Operand& out) { return {out.values.format, out.granularity, out.scales.format}; }
-
 /// f32 rows in host memory, of the shape of a matrix.
 class StagedRows {
 public:

@@ -17,6 +17,11 @@ struct ExistingRows {
     Tensor counts{};             // Masked: int32 or int64 [E], the rows of each group that exist. Clamped to 0 .. room.
 };
 
+/// The recipe by which an operand's values are quantized.
+inline OperandRecipe recipe_of(const Operand& operand) {
+    return {operand.values.format, operand.granularity, operand.scales.format};
+}
+
 struct RouteStep {
     Routing routing{};
     std::int64_t experts = 0;  // local
