@@ -42,6 +42,10 @@ struct SwiGlu {
 
 struct TokenSource {
     Tensor x{};  // f32, bf16 or f16
+    /// int32 [tokens], with `Activation::none` only: the row of x that each token is. Clamped, never trusted. The
+    /// tokens of a layer of experts are then gathered while they are quantized. Not given: the rows of x are the
+    /// tokens.
+    Tensor index{};
     Activation activation = Activation::none;
     SwiGlu swiglu{};
     Tensor gradient{};  // swiglu_gradient only; in the format of x

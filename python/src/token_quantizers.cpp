@@ -79,7 +79,7 @@ void take_columns(Side& columns, nb::handle like, const Dims& matrix, std::int64
 }
 
 void allocate(nb::handle x, const TokenSource& source, Side& rows, Side& columns) {
-    const std::int64_t tokens = source.x.shape[0];
+    const std::int64_t tokens = source.index.given() ? source.index.shape[0] : source.x.shape[0];
     const bool halves = source.activation == Activation::swiglu;
     const std::int64_t features = halves ? source.x.shape[1] / 2 : source.x.shape[1];
     const std::int64_t groups = source.ends.given() ? std::max<std::int64_t>(source.ends.shape[0], 1) : 0;
@@ -117,8 +117,8 @@ std::vector<Finding> in_python_words(std::vector<Finding> findings) {
 using Arrays = nb::typed<nb::tuple, nb::object, nb::object>;
 
 Arrays quantize_tokens_of(nb::handle x, nb::handle ends, nb::handle rows_word, nb::handle columns_word,
-                          nb::handle activation, nb::handle gradient, nb::tuple form, nb::tuple factors,
-                          nb::handle round_up, nb::handle threads, nb::handle stream) {
+                          nb::handle activation, nb::handle gradient, nb::handle index, nb::tuple form,
+                          nb::tuple factors, nb::handle round_up, nb::handle threads, nb::handle stream) {
     ConversionOptions how = token_conversion(threads);
     const bool rounds_up = flag(round_up, "round_up");
     if (x.is_none()) refuse("x", "None", "an array");
@@ -126,7 +126,12 @@ Arrays quantize_tokens_of(nb::handle x, nb::handle ends, nb::handle rows_word, n
     if (read.tensor.shape.rank() != 2) refuse("x", to_string(read.tensor.shape), "[tokens, features]");
     const ArrayView group_ends = view_of_ends(ends);
     const ArrayView of_output = view(gradient, {.operand = "gradient"});
+    const ArrayView gathered = view(index, {.operand = "index", .integers = true});
+    if (gathered.tensor.given() && gathered.tensor.shape.rank() != 1) {
+        refuse("index", to_string(gathered.tensor.shape), "[tokens]");
+    }
     const TokenSource source{.x = read.tensor,
+                             .index = gathered.tensor,
                              .activation = activation_word(activation),
                              .swiglu = {.alpha = number(form[0], "alpha"),
                                         .beta = number(form[1], "beta"),
@@ -193,9 +198,9 @@ Arrays transpose_codes_of(nb::handle rows, nb::handle ends, nb::handle columns_w
 
 void bind_token_quantizers(nb::module_& m) {
     m.def("quantize_tokens", &quantize_tokens_of, nb::arg("x").none(), nb::arg("ends").none(), nb::arg("rows").none(),
-          nb::arg("columns").none(), nb::arg("activation").none(), nb::arg("gradient").none(), nb::arg("form"),
-          nb::arg("factors"), nb::arg("round_up").none(), nb::arg("threads").none(), nb::arg("stream").none(),
-          "New arrays (values, scales) of rows and of columns, or None.");
+          nb::arg("columns").none(), nb::arg("activation").none(), nb::arg("gradient").none(), nb::arg("index").none(),
+          nb::arg("form"), nb::arg("factors"), nb::arg("round_up").none(), nb::arg("threads").none(),
+          nb::arg("stream").none(), "New arrays (values, scales) of rows and of columns, or None.");
     m.def("transpose_codes", &transpose_codes_of, nb::arg("rows").none(), nb::arg("ends").none(),
           nb::arg("columns").none(), nb::arg("threads").none(), nb::arg("stream").none(),
           "New arrays (values, scales).");

@@ -14,6 +14,7 @@ def quantize_tokens(
     x: Array,
     ends: Array | None = None,
     *,
+    index: Array | None = None,
     rows: str | None = None,
     columns: str | None = None,
     activation: Literal["none", "swiglu", "swiglu_gradient"] = "none",
@@ -48,6 +49,8 @@ def quantize_tokens(
             An end beyond tokens counts as tokens. `validate` of a product finds mistakes of ends on the host.
             Tokens after the last end have no group. Their part of rows, and columns after the last group, are not written
             and may hold anything. Products with equal ends do not read them. Default: None.
+        index: int32 [tokens], the row of x that each token is, with activation "none" only. Tokens of a layer of experts are
+            gathered while they are quantized. Values are clamped, not checked. None: the rows of x are the tokens. Default: None.
         rows: Recipe of h [tokens, features]. It is tensor, row, 1x128 or 128x128 (the last only without ends), also with
             formats written out: e5m2.1x128.ue8m0. None: not written.
         columns: Recipe of the transpose [features, columns]. Each group begins at a multiple of 128, and zeros fill the
@@ -80,7 +83,7 @@ def quantize_tokens(
         ends = integers("ends", ends)
     form = (alpha, beta, limit, interleaved)
     factors = (rows_token_factors, rows_feature_factors, columns_token_factors, columns_feature_factors)
-    made = _core.quantize_tokens(x, ends, rows, columns, activation, gradient, form, factors, round_up, threads, stream)
+    made = _core.quantize_tokens(x, ends, rows, columns, activation, gradient, index, form, factors, round_up, threads, stream)
     by_rows, by_columns = made
     return (
         None if by_rows is None else Quantized(by_rows[0], str(rows), by_rows[1]),

@@ -167,6 +167,23 @@ void check_side(TokenFindings& findings, const std::string& prefix, const TokenO
     check_factors(findings, prefix, given, sizes);
 }
 
+/// The number of tokens that an index has. False if there is none.
+bool check_index(TokenFindings& findings, const TokenSource& source, Sizes& sizes) {
+    if (source.activation != Activation::none) {
+        findings.add({"source.index", shown(source.index), "nothing with an activation", "gather x first"});
+    }
+    if (source.index.shape.rank() != 1) {
+        findings.add({"source.index", shown(source.index), "[tokens]", ""});
+        return false;
+    }
+    findings.memory({"source.index", {Format::i32}}, source.index);
+    if (sizes.tokens == 0 && source.index.shape[0] > 0) {
+        findings.add({"source.x", to_string(source.x.shape), "at least one row, because index has tokens", ""});
+    }
+    sizes.tokens = source.index.shape[0];
+    return true;
+}
+
 /// The shape of h. False if there is none.
 bool check_source(TokenFindings& findings, const TokenSource& source, Sizes& sizes) {
     const Expected x{"source.x", {Format::f32, Format::bf16, Format::f16}};
@@ -174,6 +191,7 @@ bool check_source(TokenFindings& findings, const TokenSource& source, Sizes& siz
     sizes = {.tokens = source.x.shape[0], .features = source.x.shape[1]};
     if (source.ends.given()) sizes.groups = source.ends.shape[0];
     findings.ends(source.ends);
+    if (source.index.given() && !check_index(findings, source, sizes)) return false;
     if (source.activation != Activation::none && sizes.features % 2 != 0) {
         findings.add({"source.x", to_string(source.x.shape), "an even number of features, gate and up", ""});
     }

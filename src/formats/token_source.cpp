@@ -37,6 +37,7 @@ TokenReader::TokenReader(const TokenSource& source)
     : x_(matrix_view(source.x)),
       gate_(x_),
       up_(x_),
+      index_(source.index),
       activation_(source.activation),
       interleaved_(source.swiglu.interleaved),
       rule_{source.swiglu.alpha, source.swiglu.beta, limit_of(source.swiglu.limit)},
@@ -52,12 +53,26 @@ void TokenReader::load_halves(const Region& features, Tile& gate, Tile& up) cons
 }
 
 void TokenReader::load(const Region& region, Tile& tile, Scratch& scratch) const {
+    if (index_.given()) return load_rows(region, tile, scratch);
     if (activation_ == Activation::none) return formats::load(x_, region, tile);
     if (activation_ == Activation::swiglu_gradient) return load_gradient(region, tile, scratch);
     Tile& up = scratch.up;
     load_halves(region, tile, up);
     for (std::int64_t i = 0; i < region.rows; ++i) {
         for (std::int64_t j = 0; j < region.columns; ++j) tile.row(i)[j] = swiglu(tile.row(i)[j], up.row(i)[j], rule_);
+    }
+}
+
+/// The rows of x that the index names, clamped.
+void TokenReader::load_rows(const Region& region, Tile& tile, Scratch& scratch) const {
+    for (std::int64_t i = 0; i < region.rows; ++i) {
+        const std::int64_t named = load_integer(index_.data, index_.format, (region.row + i) * index_.strides[0]);
+        const Region row{.row = std::clamp<std::int64_t>(named, 0, x_.rows - 1),
+                         .column = region.column,
+                         .rows = 1,
+                         .columns = region.columns};
+        formats::load(x_, row, scratch.gate);
+        std::copy_n(scratch.gate.row(0), region.columns, tile.row(i));
     }
 }
 

@@ -44,12 +44,13 @@ public:
 
     explicit TokenReader(const TokenSource& source);
 
-    std::int64_t tokens() const { return x_.rows; }
+    std::int64_t tokens() const { return index_.given() ? index_.shape[0] : x_.rows; }
     std::int64_t features() const { return features_; }
     /// h in the tile's upper left corner; at most 128 features, the first of them a multiple of 128.
     void load(const Region& region, Tile& tile, Scratch& scratch) const;
 
 private:
+    void load_rows(const Region& region, Tile& tile, Scratch& scratch) const;
     void load_gradient(const Region& region, Tile& tile, Scratch& scratch) const;
     void load_halves(const Region& features, Tile& gate, Tile& up) const;
 
@@ -57,6 +58,7 @@ private:
     MatrixView gate_;
     MatrixView up_;
     MatrixView gradient_;
+    Tensor index_;
     Activation activation_;
     bool interleaved_;
     SwiGluRule rule_;

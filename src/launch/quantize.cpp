@@ -124,6 +124,23 @@ bool is_paired(const QuantizeLaunch& call, const std::vector<CopyBuilder>& copie
                         [](const CopyBuilder& copy) { return is_measured(copy.spec) || has_factors(copy.spec); });
 }
 
+/// Moves factors of tokens that all operands share to h, which is then computed once. The bits stay.
+void share_factors(QuantizeLaunch& call, std::vector<CopyBuilder>& copies) {
+    if (call.kernel.quantizer.formula == Formula::x || copies.empty()) return;
+    const FoldFactors shared = copies.front().arguments.factors;
+    const bool are_same = std::all_of(copies.begin(), copies.end(), [&](const CopyBuilder& copy) {
+        const FoldFactors& own = copy.arguments.factors;
+        return own.tokens == shared.tokens && own.token_stride == shared.token_stride && own.features == nullptr;
+    });
+    if (!are_same || shared.tokens == nullptr) return;
+    call.arguments.h_factors = shared.tokens;
+    call.arguments.h_factor_stride = shared.token_stride;
+    for (CopyBuilder& copy : copies) {
+        copy.arguments.factors = {};
+        copy.spec.token_factors = false;
+    }
+}
+
 void set_later(const Quantizer& quantizer, QuantizeArguments& arguments) {
     if (arguments.feature_tiles == 0) return;
     arguments.later_tokens = later_blocks(quantizer) / arguments.feature_tiles * quantize_block;
@@ -200,6 +217,12 @@ std::vector<QuantizeLaunch> lower(const TokenSource& source, const TokenOperand&
     }
     set_ends(source.ends, arguments);
     arguments.tokens = static_cast<int>(x.rows);
+    if (source.index.given()) {
+        arguments.index = static_cast<const int*>(source.index.data);
+        arguments.index_stride = stride(source.index, 0);
+        arguments.x_rows = static_cast<int>(x.rows);
+        arguments.tokens = static_cast<int>(source.index.shape[0]);
+    }
     arguments.features = static_cast<int>(source.activation == Activation::swiglu ? x.columns / 2 : x.columns);
     arguments.strips = ceil_div(arguments.tokens, quantize_block);
     arguments.alpha = source.swiglu.alpha;
@@ -211,6 +234,7 @@ std::vector<QuantizeLaunch> lower(const TokenSource& source, const TokenOperand&
         copies.emplace_back(side->operand, side == &columns, side == &columns, round_up);
         copies.back().set_factors(*side);
     }
+    share_factors(call, copies);
     return launches(call, copies, aligned);
 }
 

@@ -45,6 +45,7 @@ struct TokenCase {
     Format source = Format::bf16;
     std::int64_t tokens = 0;
     std::int64_t features = 0;  // of x
+    std::int64_t x_rows = 0;    // an index names them; 0: no index, tokens are the rows
     Activation activation = Activation::none;
     SwiGlu swiglu{};
     std::vector<std::int32_t> ends{};
@@ -53,13 +54,14 @@ struct TokenCase {
     Format values = Format::e4m3;
     bool folds = false;       // factors of features into rows, of tokens into columns
     bool folds_both = false;  // both into both
+    bool shares = false;      // factors of tokens into both, from one memory
     bool round_up = false;
 };
 
 /// The tensors of a call, and two sets of outputs.
 struct TokenCall {
     explicit TokenCall(const TokenCase& c)
-        : x(c.source, {c.tokens, c.features}),
+        : x(c.source, {c.x_rows > 0 ? c.x_rows : c.tokens, c.features}),
           gradient(c.source, {c.tokens, c.features / 2}),
           token_factors(Format::f32, {c.tokens, 1}),
           feature_factors(Format::f32, {groups(c), features(c)}) {
@@ -68,6 +70,13 @@ struct TokenCall {
         token_factors.fill_randomly(13);
         feature_factors.fill_randomly(14);
         source = {.x = x.tensor(), .activation = c.activation, .swiglu = c.swiglu};
+        if (c.x_rows > 0) {
+            std::mt19937 random(15);
+            for (std::int64_t i = 0; i < c.tokens; ++i) {  // some beyond both ends
+                index.push_back(static_cast<std::int32_t>(random() % (c.x_rows + 2)) - 1);
+            }
+            source.index = row_major(index.data(), Format::i32, {c.tokens});
+        }
         if (c.activation == Activation::swiglu_gradient) source.gradient = gradient.tensor();
         if (!c.ends.empty()) source.ends = row_major(c.ends.data(), Format::i32, {groups(c)});
     }
@@ -82,7 +91,7 @@ struct TokenCall {
     TokenOperand operand(const TokenCase& c, const Output* out, bool columns) const {
         if (out == nullptr) return {};
         TokenOperand given{.operand = out->operand};
-        if (c.folds_both || (c.folds && columns))
+        if (c.folds_both || c.shares || (c.folds && columns))
             given.token_factors = row_major(token_factors.tensor().data, Format::f32, {c.tokens});
         if (c.folds_both || (c.folds && !columns)) given.feature_factors = feature_factors.tensor();
         return given;
@@ -92,6 +101,7 @@ struct TokenCall {
     Matrix gradient;
     Matrix token_factors;
     Matrix feature_factors;
+    std::vector<std::int32_t> index{};
     TokenSource source;
 };
 

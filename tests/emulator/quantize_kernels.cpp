@@ -181,6 +181,17 @@ void add_tokens(Kernels& all) {
                   .vectors = false,
                   .rows = token_blocks,
                   .columns = feature_blocks}>(all);
+    add<Quantizer{.formula = Formula::swiglu_gradient,
+                  .paired = true,
+                  .grouped = true,
+                  .rows = token_blocks,
+                  .columns = feature_blocks}>(all);
+    constexpr Quantizer of_rows{.formula = Formula::swiglu,
+                                .grouped = true,
+                                .rows = scaled_by(ScaledBy::token),
+                                .columns = scaled_by(ScaledBy::feature, true)};
+    add<of_rows>(all);
+    add_measure<of_rows>(all);
     constexpr CopySpec token{.scaled = ScaledBy::token, .storage = Storage::e5m2};
     constexpr CopySpec feature{.scaled = ScaledBy::feature, .storage = Storage::e5m2, .transposed = true};
     add<Quantizer{.grouped = true, .rows = token, .columns = feature}>(all);

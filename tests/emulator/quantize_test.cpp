@@ -110,6 +110,28 @@ TEST(Quantize, RowsAndColumnsOfTokensHaveTheCpusBits) {
                               .values = Format::e5m2});
 }
 
+TEST(Quantize, TokensThatAnIndexNamesHaveTheCpusBits) {
+    TokenCase c{
+        .tokens = 300, .features = 272, .x_rows = 37, .ends = {0, 5, 140, 290}, .rows = blocks, .columns = blocks};
+    expect_cpu_bits(c);
+    c.features = 39;  // element by element
+    expect_cpu_bits(c);
+    c.features = 144;
+    c.folds_both = true;
+    for (const Format source : {Format::f32, Format::bf16}) {
+        c.source = source;
+        for (const Granularity granularity : {blocks, Granularity::row}) {
+            c.rows = c.columns = granularity;
+            expect_cpu_bits(c);
+        }
+    }
+    expect_cpu_bits(TokenCase{.tokens = 256,
+                              .features = 144,
+                              .x_rows = 300,
+                              .rows = Granularity::block_128x128,
+                              .columns = Granularity::block_128x128});
+}
+
 TEST(Quantize, MoreGroupsThanLanesAreFound) {
     std::vector<std::int32_t> ends(70);
     for (int group = 0; group < 70; ++group) ends[group] = group < 40 ? group / 3 : group * 2;
@@ -160,6 +182,31 @@ TEST(Quantize, SwiGluHasTheCpusBits) {
                               .swiglu = gpt_oss,
                               .rows = blocks,
                               .columns = blocks});
+}
+
+TEST(Quantize, FactorsThatBothOperandsShareHaveTheCpusBits) {
+    TokenCase c{.tokens = 144, .features = 512, .rows = blocks, .columns = blocks, .shares = true};
+    c.activation = Activation::swiglu_gradient;
+    for (const SwiGlu& rule : {SwiGlu{}, tight}) {
+        c.swiglu = rule;
+        for (const std::int64_t features : {544, 512}) {  // ups begin within a tile, or with one
+            c.features = features;
+            expect_cpu_bits(c);
+        }
+    }
+    c.ends = {20, 140};
+    expect_cpu_bits(c);
+    c.ends = {};
+    c.swiglu = gpt_oss;
+    c.features = 150;  // element by element
+    expect_cpu_bits(c);
+    c.activation = Activation::swiglu;
+    c.features = 288;
+    expect_cpu_bits(c);
+    c.swiglu = {};
+    c.ends = {20, 140};
+    c.rows = c.columns = Granularity::row;
+    expect_cpu_bits(c);
 }
 
 struct Transposition {

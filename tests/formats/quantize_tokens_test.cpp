@@ -266,6 +266,15 @@ TEST(QuantizeTokens, MistakesAreNamed) {
     EXPECT_NE(message(source, rows, {}).find("source.gradient: got nothing; expected [200, 64]"), std::string::npos);
     source.activation = Activation::swiglu;
     EXPECT_NE(message(source, rows, {}).find("rows.values: got [200, 128]; expected [200, 64]"), std::string::npos);
+    source.index = row_major(ends.data(), Format::i32, {2});
+    EXPECT_NE(message(source, rows, {}).find("source.index: got [2]; expected nothing with an activation"),
+              std::string::npos);
+    source.activation = Activation::none;
+    EXPECT_NE(message(source, rows, {}).find("rows.values: got [200, 128]; expected [2, 128]"), std::string::npos);
+    source.x.shape = {0, 128};
+    EXPECT_NE(message(source, rows, {}).find("source.x: got [0, 128]; expected at least one row"), std::string::npos);
+    source.index.format = Format::f32;
+    EXPECT_NE(message(source, rows, {}).find("source.index: got f32; expected i32"), std::string::npos);
 }
 
 }  // namespace

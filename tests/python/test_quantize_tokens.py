@@ -62,9 +62,25 @@ def test_ends_are_clamped_and_not_checked(ends, meant):
         tw.quantize_tokens(x, meant, rows="row", columns="row"),
         strict=True,
     ):
-        written = 512 if given.shape[0] == 40 else 40  # columns behind the last group are not
+        written = 512 if given.shape[0] == 40 else 40  # columns after the last group are not
         codes = [np.asarray(q.values).view(np.uint8)[:, :written] for q in (given, expected)]
         assert np.array_equal(*codes) and np.array_equal(given.scales, expected.scales)
+
+
+@pytest.mark.parametrize("recipe", ["tensor", "row", "1x128"])
+def test_an_index_names_rows_of_x(recipe):
+    x, ends = values(50, 40), [5, 140, 300]
+    index = np.random.default_rng(3).integers(-2, 53, 300).astype(np.int32)
+    gathered = x[index.clip(0, 49)]
+    for given, expected in zip(
+        tw.quantize_tokens(x, ends, index=index, rows=recipe, columns=recipe),
+        tw.quantize_tokens(gathered, ends, rows=recipe, columns=recipe),
+        strict=True,
+    ):
+        written = 512 if given.shape[0] == 40 else 40  # columns after the last group are not
+        assert given.shape == expected.shape
+        codes = [np.asarray(q.values).view(np.uint8)[:, :written] for q in (given, expected)]
+        assert np.array_equal(*codes) and np.array_equal(given.scales[..., :4], expected.scales[..., :4])
 
 
 def test_swiglu_and_its_gradient():
@@ -98,6 +114,10 @@ def test_factors_fold_scales_of_the_other_side():
         ({"rows": "row", "activation": "gelu"}, "activation: got 'gelu'"),
         ({"rows": "row", "activation": "swiglu_gradient"}, "gradient: got nothing"),
         ({"rows": "row", "gradient": values(4, 6)}, "Only swiglu_gradient reads it"),
+        ({"rows": "row", "activation": "swiglu", "index": np.zeros(4, np.int32)}, "index: got [4]; expected nothing with an activation. Gather x first."),
+        ({"rows": "row", "index": np.zeros((2, 2), np.int32)}, "index: got [2, 2]; expected [tokens]"),
+        ({"rows": "row", "index": np.zeros(4)}, "index: got float64; expected int32"),
+        ({"rows": "row", "index": np.zeros(4, np.int64)}, "index: got i64; expected i32"),
         ({"rows": "row", "rows_token_factors": np.ones(3, np.float32)}, "rows_token_factors: got [3]; expected [4]"),
         ({"rows": "128x128", "ends": np.array([4])}, "rows: got 128x128 with ends; expected tensor, row or 1x128. Blocks of 128x128 start again"),
     ],

@@ -18,6 +18,11 @@ struct Activated {
     u32 gradient[words];
 };
 
+/// The factor of h of a token.
+TILEWRIGHT_DEVICE float h_factor(const QuantizeArguments& arguments, int token) {
+    return arguments.h_factors == nullptr ? 1.0F : load_global(arguments.h_factors + token * arguments.h_factor_stride);
+}
+
 /// Whether the features of h from this one on are gradients of up.
 template <Quantizer q>
 TILEWRIGHT_DEVICE bool are_ups(const QuantizeArguments& arguments, int feature) {
@@ -46,9 +51,10 @@ TILEWRIGHT_DEVICE void load_activated(const QuantizeArguments& arguments, int gr
 }
 
 template <Quantizer q, bool ups>
-TILEWRIGHT_DEVICE void activate(const Activated<q>& from, const formats::SwiGluRule& rule, u32 (&h)[lane_features]) {
+TILEWRIGHT_DEVICE void activate(const Activated<q>& from, const formats::SwiGluRule& rule, float factor,
+                                u32 (&h)[lane_features]) {
     constexpr int count = Activated<q>::count;
-    const auto store = [&](int i, float number) { h[i] = __builtin_bit_cast(u32, number); };
+    const auto store = [&](int i, float number) { h[i] = __builtin_bit_cast(u32, number * factor); };
 #pragma unroll
     for (int i = 0; i < count; ++i) {
         const float gate = number_of<q>(from.halves, q.interleaved ? 2 * i : i);
@@ -71,7 +77,7 @@ TILEWRIGHT_DEVICE void activate(const Activated<q>& from, const formats::SwiGluR
 
 /// Computes the j-th token's gates; the ups go to shared memory.
 template <Quantizer q>
-TILEWRIGHT_DEVICE void activate_pairs(const Activated<q>& from, const formats::SwiGluRule& rule, int j,
+TILEWRIGHT_DEVICE void activate_pairs(const Activated<q>& from, const formats::SwiGluRule& rule, float factor, int j,
                                       u32 (&h)[lane_features]) {
     auto& shared = shared_memory<PairedShared>();
 #pragma unroll
@@ -83,8 +89,8 @@ TILEWRIGHT_DEVICE void activate_pairs(const Activated<q>& from, const formats::S
             const formats::SwiGluGradient both =
                 formats::swiglu_gradient(number_of<q>(from.halves, at), number_of<q>(from.halves, lane_features + at),
                                          number_of<q>(from.gradient, at), rule);
-            h[at] = __builtin_bit_cast(u32, both.gate);
-            ups.values[i] = both.up;
+            h[at] = __builtin_bit_cast(u32, both.gate * factor);
+            ups.values[i] = both.up * factor;
         }
         store_shared(shared.ups[j * (lane_features / 4) + quad][thread_index()], ups);
     }
@@ -93,12 +99,12 @@ TILEWRIGHT_DEVICE void activate_pairs(const Activated<q>& from, const formats::S
 /// Computes some tokens. Most rules have no limit, and then alpha is 1, which saves a fifth of the instructions.
 template <Quantizer q, bool ups, int count>
 TILEWRIGHT_DEVICE void activate(const QuantizeArguments& arguments, const Activated<q> (&from)[count], int first,
-                                Numbers<q>& h) {
+                                const float (&factors)[count], Numbers<q>& h) {
     const auto activate_one = [&](int j, const formats::SwiGluRule& rule) {
         if constexpr (q.paired) {
-            activate_pairs(from[j], rule, first + j, h.held[first + j]);
+            activate_pairs(from[j], rule, factors[j], first + j, h.held[first + j]);
         } else {
-            activate<q, ups>(from[j], rule, h.held[first + j]);
+            activate<q, ups>(from[j], rule, factors[j], h.held[first + j]);
         }
     };
     const formats::SwiGluRule any{.alpha = arguments.alpha, .beta = arguments.beta, .limit = arguments.limit};
@@ -127,6 +133,8 @@ TILEWRIGHT_DEVICE void clear_missing(Has has, Numbers<q>& h) {
 template <Quantizer q, class Has>
 TILEWRIGHT_DEVICE void load_activated(const QuantizeArguments& arguments, int group, int token, int feature, bool whole,
                                       Has has, Numbers<q>& h) {
+    // Each lane loads the factor of the token that it owns, for all 8 lanes that have the token.
+    const float own_factor = h_factor(arguments, min(token + own_token(), arguments.tokens - 1));
     constexpr int together = q.source == Number::f32 ? 1 : q.paired ? 2 : lane_tokens;  // as many as the registers hold
 #pragma unroll
     for (int first = 0; first < lane_tokens; first += together) {
@@ -142,10 +150,13 @@ TILEWRIGHT_DEVICE void load_activated(const QuantizeArguments& arguments, int gr
                 if (has(first + j)) load(j);
             }
         }
+        float factors[together];
+#pragma unroll
+        for (int j = 0; j < together; ++j) factors[j] = from_lane(own_factor, owner_of(first + j));
         if (are_ups<q>(arguments, feature)) {
-            activate<q, true>(arguments, from, first, h);
+            activate<q, true>(arguments, from, first, factors, h);
         } else {
-            activate<q, false>(arguments, from, first, h);
+            activate<q, false>(arguments, from, first, factors, h);
         }
     }
     if (!whole) clear_missing(has, h);

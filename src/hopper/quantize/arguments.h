@@ -41,9 +41,12 @@ struct CopyArguments {
 };
 
 struct QuantizeArguments {
-    SourceMatrix x{};         // swiglu: gate
-    SourceMatrix up{};        // swiglu
-    SourceMatrix gradient{};  // swiglu_gradient
+    SourceMatrix x{};            // swiglu: gate
+    SourceMatrix up{};           // swiglu
+    SourceMatrix gradient{};     // swiglu_gradient
+    const int* index = nullptr;  // the row of x that each token is; null: the rows of x are the tokens
+    i64 index_stride = 0;
+    int x_rows = 0;  // with an index
     const void* ends = nullptr;
     int ends_stride = 1;
     bool ends_are_wide = false;  // int64
@@ -57,6 +60,9 @@ struct QuantizeArguments {
     float alpha = 1;
     float beta = 0;
     float limit = 0;
+    // f32, one per token: multiply h of an activation for both operands, which then share it. Null: 1.
+    const float* h_factors = nullptr;
+    i64 h_factor_stride = 0;
     CopyArguments rows{};
     CopyArguments columns{};
 };

@@ -11,7 +11,10 @@ TILEWRIGHT_DEVICE float load_feature(const QuantizeArguments& arguments, int gro
     const auto load = [&](const SourceMatrix& matrix, int column) {
         return load_number<q>(matrix.data, row_of(matrix, group, token) + column * matrix.feature_stride);
     };
-    if constexpr (q.formula == Formula::x) return load(arguments.x, feature);
+    if constexpr (q.formula == Formula::x) {
+        const i64 row = row_of_x(arguments, group, token);
+        return load_number<q>(arguments.x.data, row + feature * arguments.x.feature_stride);
+    }
     const int half = arguments.features / 2;
     const bool ups = q.interleaved ? feature % 2 != 0 : feature >= half;
     const bool is_gradient = q.formula == Formula::swiglu_gradient;
@@ -19,9 +22,10 @@ TILEWRIGHT_DEVICE float load_feature(const QuantizeArguments& arguments, int gro
     const float gate = load(arguments.x, q.interleaved ? 2 * own : own);
     const float up = q.interleaved ? load(arguments.x, 2 * own + 1) : load(arguments.up, own);
     const formats::SwiGluRule rule{.alpha = arguments.alpha, .beta = arguments.beta, .limit = arguments.limit};
-    if constexpr (!is_gradient) return formats::swiglu(gate, up, rule);
+    const float factor = h_factor(arguments, token);
+    if constexpr (!is_gradient) return formats::swiglu(gate, up, rule) * factor;
     const formats::SwiGluGradient both = formats::swiglu_gradient(gate, up, load(arguments.gradient, own), rule);
-    return ups ? both.up : both.gate;
+    return (ups ? both.up : both.gate) * factor;
 }
 
 /// Features of a token, from matrices of any strides and sizes; 0 for features that do not exist.
@@ -32,21 +36,13 @@ TILEWRIGHT_DEVICE void load_any(const QuantizeArguments& arguments, int group, i
     for (int i = 0; i < lane_features; ++i) {
         const bool exists = feature + i < arguments.features;
         if constexpr (is_packed(q)) {
-            const i64 index = row_of(arguments.x, group, token) + (feature + i) * arguments.x.feature_stride;
+            const i64 index = row_of_x(arguments, group, token) + (feature + i) * arguments.x.feature_stride;
             const u32 code = exists ? load_global(static_cast<const u16*>(arguments.x.data) + index) : 0U;
             to[i / 2] = i % 2 == 0 ? code : to[i / 2] | code << 16;
         } else {
             to[i] = exists ? __builtin_bit_cast(u32, load_feature<q>(arguments, group, token, feature + i)) : 0U;
         }
     }
-}
-
-/// Loads the lane's features of one token of x, in the way that the matrix allows.
-template <Quantizer q>
-TILEWRIGHT_DEVICE void load_token(const QuantizeArguments& arguments, int group, int token, int feature,
-                                  u32 (&to)[Numbers<q>::words]) {
-    if constexpr (!q.vectors) return load_any<q>(arguments, group, token, feature, to);
-    load_words<q>(arguments.x, row_of(arguments.x, group, token) + feature, to);
 }
 
 /// Loads the lane's part of a tile with all of its 128 tokens and 128 features.
@@ -77,12 +73,23 @@ TILEWRIGHT_DEVICE void load_tile(const QuantizeArguments& arguments, const Token
         return load_activated(arguments, tile.group, tile.token + token, feature, whole, has, h);
     }
     if constexpr (is_packed(q) && q.vectors) {
-        if (whole) return load_whole(arguments, tile, h);
+        if (whole && arguments.index == nullptr) return load_whole(arguments, tile, h);
+    }
+    i64 rows[lane_tokens] = {};  // An index is loaded for all tokens before the first number.
+    if constexpr (q.vectors) {
+#pragma unroll
+        for (int j = 0; j < lane_tokens; ++j) {
+            if (has(j)) rows[j] = row_of_x(arguments, tile.group, tile.token + token + j);
+        }
     }
 #pragma unroll
     for (int j = 0; j < lane_tokens; ++j) {
         if (has(j)) {
-            load_token<q>(arguments, tile.group, tile.token + token + j, feature, h.held[j]);
+            if constexpr (q.vectors) {
+                load_words<q>(arguments.x, rows[j] + feature, h.held[j]);
+            } else {
+                load_any<q>(arguments, tile.group, tile.token + token + j, feature, h.held[j]);
+            }
         } else {
 #pragma unroll
             for (int i = 0; i < Numbers<q>::words; ++i) h.held[j][i] = 0;

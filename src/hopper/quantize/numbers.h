@@ -47,6 +47,13 @@ TILEWRIGHT_DEVICE i64 row_of(const SourceMatrix& matrix, int group, int token) {
     return group * matrix.group_stride + token * matrix.token_stride;
 }
 
+/// The index of the first number of x of a token, which an index may place elsewhere. Its values are clamped.
+TILEWRIGHT_DEVICE i64 row_of_x(const QuantizeArguments& arguments, int group, int token) {
+    if (arguments.index == nullptr) return row_of(arguments.x, group, token);
+    const int named = load_global(arguments.index + token * arguments.index_stride);
+    return min(max(named, 0), arguments.x_rows - 1) * arguments.x.token_stride;
+}
+
 /// Loads 16 bytes at a time, without conversion.
 template <Quantizer q, int words>
 TILEWRIGHT_DEVICE void load_words(const SourceMatrix& matrix, i64 first, u32 (&to)[words]) {

@@ -12,6 +12,7 @@ namespace tilewright::hopper {
 template <Quantizer q>
 TILEWRIGHT_DEVICE void prefetch_later(const QuantizeArguments& arguments, TokenTile tile) {
     static_assert(is_packed(q));
+    if (arguments.index != nullptr) return;  // The rows of the later tile would have to be loaded first.
     const int width = arguments.feature_tiles * quantize_block;
     tile.token += arguments.later_tokens;
     tile.feature += arguments.later_features;

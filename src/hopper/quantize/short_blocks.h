@@ -189,6 +189,14 @@ TILEWRIGHT_DEVICE void store_block_scale(const BlockArguments& a, const ShortPla
                  u8(code));
 }
 
+/// Loads the lane's features of one token of x, in the way that the matrix allows.
+template <Quantizer q>
+TILEWRIGHT_DEVICE void load_token(const QuantizeArguments& arguments, int group, int token, int feature,
+                                  u32 (&to)[Numbers<q>::words]) {
+    if constexpr (!q.vectors) return load_any<q>(arguments, group, token, feature, to);
+    load_words<q>(arguments.x, row_of(arguments.x, group, token) + feature, to);
+}
+
 template <BlockSpec spec>
 __global__ void __launch_bounds__(quantize_threads, blocks_per_sm(spec))
     quantize_blocks(const __grid_constant__ BlockArguments a) {
