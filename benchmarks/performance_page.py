@@ -333,7 +333,7 @@ def training_steps() -> str:
         host = "target_us" in row
         speed = row["torch_bf16_us"] / min(row["us"].values())
         target = f"{row['target_us']:.0f} us" if host else f"{row['target']:.2f}"
-        name = f"host only, {row['layer']}" if host else row["layer"]
+        name = f"host only, {row['layer']}" if host else row["layer"] + (", no optimizer" if "experts" in row["figure"] else "")
         lines.append([name, f"{row['torch_bf16_us']:.0f}", *(f"{us:.0f}" for us in row["us"].values()), f"{speed:.2f}", target])
     origin = f"{rows[0]['device']}, commit {rows[0]['commit'][:7]}, {rows[0]['date']}, torch {rows[0]['torch']}."
     return f"{origin} Times are in us.\n\n{table(columns, lines)}"

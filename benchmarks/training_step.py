@@ -6,8 +6,8 @@
 - A step is the time between CUDA events around 12 steps, divided by 12; the median of three. The optimizer clears no
   gradients: each step drops them.
 - Groups have random sizes that are multiples of 16, from one seed.
-- A layer of experts is `Experts` with its routing. torch's has two bf16 `_grouped_mm`, and compiled SwiGLU and sum. Each
-  token chooses its experts at random.
+- A layer of experts is `Experts` with its routing, forward and backward without the optimizer. torch's has two bf16
+  `_grouped_mm`, and compiled SwiGLU and sum. Each token chooses its experts at random.
 - Host time is that of forward and backward on tensors so small that the GPU waits for the host; the best of five batches.
 - "speed" is torch's time over ours. Targets are in the column `target`; the best recipe of a layer counts.
 
@@ -162,8 +162,8 @@ def step_of(module: torch.nn.Module, given: list[torch.Tensor], optimizes: bool)
     return step
 
 
-def step_time(module: torch.nn.Module, given: list[torch.Tensor]) -> float:
-    step = step_of(module, given, True)
+def step_time(module: torch.nn.Module, given: list[torch.Tensor], optimizes: bool = True) -> float:
+    step = step_of(module, given, optimizes)
     for _ in range(WARM):
         step()
     times = []
@@ -219,12 +219,13 @@ def steps() -> Iterator[dict[str, Any]]:
 def expert_steps() -> Iterator[dict[str, Any]]:
     for layer in EXPERTS:
         given = expert_inputs(layer)
-        peer = step_time(TorchExperts(layer), given)
+        peer = step_time(TorchExperts(layer), given, optimizes=False)
         how: dict[str, Any] = {"device": "cuda", "dtype": torch.bfloat16}
-        ours = {
-            recipe: round(step_time(Experts(layer.experts, layer.hidden, layer.inner, recipe=recipe, **how), given), 1) for recipe in RECIPES
-        }
-        yield reported("training step of experts", layer, peer, ours)
+        ours = {}
+        for recipe in RECIPES:
+            experts = Experts(layer.experts, layer.hidden, layer.inner, recipe=recipe, **how)
+            ours[recipe] = round(step_time(experts, given, optimizes=False), 1)
+        yield reported("forward and backward of experts", layer, peer, ours)
 
 
 def hosts() -> Iterator[dict[str, Any]]:

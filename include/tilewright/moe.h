@@ -153,4 +153,17 @@ struct Combination {
 /// Sums the rows of each token. Throws Error with every finding.
 void combine(const Combination& sum, const ConversionOptions& how = {});
 
+/// Training: the gradient of the weight of each choice. It is the dot product of h, the unit's result of a row, and the
+/// gradient of h. Both are those without the weight.
+struct WeightGradient {
+    Tensor gate_up{};  // bf16 [R, 2 inner]; relu_squared: [R, inner]
+    GatedUnit unit{};
+    Tensor gradient{};  // bf16 [R, inner]
+    Tensor rows{};      // int32 [T, choices], as `route` writes them; -1: none, and a gradient of 0
+    Tensor out{};       // f32 [T, k], where k <= choices
+};
+
+/// Computes the gradients in f32, in an order that depends on inner only. Throws Error with every finding.
+void weight_gradient(const WeightGradient& call, const ConversionOptions& how = {});
+
 }  // namespace tilewright

@@ -98,6 +98,24 @@ nb::object combine_of(nb::handle y, nb::handle rows, nb::handle weights, nb::han
     return out.source;
 }
 
+nb::object weight_gradient_of(nb::handle gate_up, nb::handle gradient, nb::handle rows, nb::handle count,
+                              const nb::dict& unit) {
+    const ArrayView read = view(gate_up, {.operand = "gate_up"});
+    const ArrayView of_h = view(gradient, {.operand = "gradient"});
+    const ArrayView places = view(rows, {.operand = "rows", .integers = true});
+    if (places.tensor.shape.rank() != 2) refuse("rows", to_string(places.tensor.shape), "[tokens, choices]");
+    const Dims shape{places.tensor.shape[0], integer(count, "count", 0, places.tensor.shape[1], "the choices of rows")};
+    const ArrayView out = view(new_array(gate_up, shape, Format::f32, false), {.operand = "out", .writable = true});
+    const WeightGradient call{.gate_up = read.tensor,
+                              .unit = MoeOptions(unit).unit,
+                              .gradient = of_h.tensor,
+                              .rows = places.tensor,
+                              .out = out.tensor};
+    const ConversionOptions how{.cancelled = &signal_arrived, .stream = stream_of(out, nb::none())};
+    run_unlocked([&] { weight_gradient(call, how); }, [](const std::vector<Finding>& found) { return found; });
+    return out.source;
+}
+
 }  // namespace
 
 void bind_moe(nb::module_& m) {
@@ -110,6 +128,9 @@ void bind_moe(nb::module_& m) {
           "New arrays: rows, sources, ends, and weights of rows or None.");
     m.def("combine", &combine_of, nb::arg("y"), nb::arg("rows"), nb::arg("weights").none(), nb::arg("addend").none(),
           nb::arg("dtype"), "A new array: the sum of the rows of each token, as in the last step of a layer.");
+    m.def("weight_gradient", &weight_gradient_of, nb::arg("gate_up"), nb::arg("gradient"), nb::arg("rows"),
+          nb::arg("count"), nb::arg("unit"),
+          "A new array, f32 [T, count]: the gradients of the first weights of each token. `unit` has keywords of moe.");
 }
 
 }  // namespace tilewright::python

@@ -241,7 +241,7 @@ def packed_for(packed: Operand) -> str:
 def packed_version(packed: Operand) -> int:
     """Of the layout."""
 
-def quantize_tokens(x: object | None, ends: object | None, rows: object | None, columns: object | None, activation: object | None, gradient: object | None, form: tuple, factors: tuple, round_up: object | None, threads: object | None, stream: object | None) -> tuple[object, object]:
+def quantize_tokens(x: object | None, ends: object | None, rows: object | None, columns: object | None, activation: object | None, gradient: object | None, index: object | None, form: tuple, factors: tuple, round_up: object | None, threads: object | None, stream: object | None) -> tuple[object, object]:
     """New arrays (values, scales) of rows and of columns, or None."""
 
 def transpose_codes(rows: object | None, ends: object | None, columns: object | None, threads: object | None, stream: object | None) -> tuple[object, object]:
@@ -269,6 +269,11 @@ def route(experts: object | None, num_experts: object | None, weights: object | 
 def combine(y: object, rows: object, weights: object | None, addend: object | None, dtype: object) -> object:
     """
     A new array: the sum of the rows of each token, as in the last step of a layer.
+    """
+
+def weight_gradient(gate_up: object, gradient: object, rows: object, count: object, unit: dict) -> object:
+    """
+    A new array, f32 [T, count]: the gradients of the first weights of each token. `unit` has keywords of moe.
     """
 
 def recipes() -> list[str]:

@@ -3,10 +3,11 @@
 #include <string>
 #include <utility>
 
+#include "api/shown.h"
+
 namespace tilewright {
 namespace {
 
-std::string shown(const Tensor& tensor) { return tensor.given() ? to_string(tensor.shape) : "nothing"; }
 bool is_real(Format format) { return format == Format::f32 || format == Format::bf16 || format == Format::f16; }
 
 /// The checks that both directions share. Formats and memory of operands are left to the quantizers and products.

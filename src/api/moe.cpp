@@ -11,6 +11,7 @@
 #include "formats/quantize_cpu.h"
 #include "launch/moe.h"
 #include "launch/quantize.h"
+#include "problem/findings.h"
 
 namespace tilewright {
 namespace {
@@ -140,6 +141,15 @@ void combine(const Combination& sum, const ConversionOptions& how) {
     const moe::CombineStep step{
         .y = sum.y, .places = sum.rows, .weights = sum.weights, .addend = sum.addend, .out = sum.out};
     if (is_on_gpu(sum.out)) return run_on_gpu(sum.out.device.index, {.stream = how.stream}, step);
+    moe::run_on_cpu(step, how);
+}
+
+void weight_gradient(const WeightGradient& call, const ConversionOptions& how) {
+    require_none(check(call));
+    if (validation::is_empty(call.out)) return;
+    const moe::WeightGradientStep step{
+        .gate_up = call.gate_up, .unit = call.unit, .gradient = call.gradient, .places = call.rows, .out = call.out};
+    if (is_on_gpu(call.out)) return run_on_gpu(call.out.device.index, {.stream = how.stream}, step);
     moe::run_on_cpu(step, how);
 }
 

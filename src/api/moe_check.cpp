@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "api/moe_steps.h"
+#include "api/shown.h"
 #include "launch/moe.h"
 #include "problem/findings.h"
 #include "problem/strided.h"
@@ -23,7 +24,6 @@ constexpr std::initializer_list<Format> integers{Format::i32, Format::i64};
 /// Whether a product of sizes is beyond the indices of rows; without overflow.
 bool are_too_many(std::int64_t rows, std::int64_t by) { return by > 0 && rows > most_rows / by; }
 
-std::string shown(const Tensor& tensor) { return tensor.given() ? to_string(tensor.shape) : "nothing"; }
 std::string text(std::int64_t number) { return std::to_string(number); }
 
 class MoeFindings {
@@ -358,6 +358,32 @@ std::vector<Finding> check(const Combination& sum) {
     if (!findings.empty()) return findings.take();
     findings.apart(sum.out, "y", sum.y);
     if (!same_memory(sum.out, sum.addend)) findings.apart(sum.out, "addend", sum.addend);
+    return findings.take();
+}
+
+std::vector<Finding> check(const WeightGradient& call) {
+    MoeFindings findings(call.out.device, Check::call);
+    check_unit(call.unit, findings);
+    const auto is_matrix = [&](const char* operand, const Tensor& tensor, const char* wanted) {
+        if (tensor.shape.rank() == 2) return true;
+        findings.add(operand, shown(tensor), wanted);
+        return false;
+    };
+    bool has_shapes = is_matrix("gradient", call.gradient, "[rows, inner]");
+    has_shapes = is_matrix("rows", call.rows, "[tokens, choices]") && has_shapes;
+    has_shapes = is_matrix("out", call.out, "[tokens, weights]") && has_shapes;
+    if (!has_shapes || !findings.empty()) return findings.take();
+    const std::int64_t gates = call.unit.kind == GatedUnit::Kind::relu_squared ? 1 : 2;
+    findings.rows("gradient", call.gradient, call.gradient.shape, {Format::bf16});
+    findings.rows("gate_up", call.gate_up, {call.gradient.shape[0], gates * call.gradient.shape[1]}, {Format::bf16},
+                  ", the gates and ups of gradient's features");
+    findings.memory("rows", call.rows, {Format::i32});
+    const Dims shape{call.rows.shape[0], std::min(call.out.shape[1], call.rows.shape[1])};
+    findings.shaped("out", call.out, shape, {Format::f32});
+    if (!findings.empty()) return findings.take();
+    findings.apart(call.out, "gate_up", call.gate_up);
+    findings.apart(call.out, "gradient", call.gradient);
+    findings.apart(call.out, "rows", call.rows);
     return findings.take();
 }
 

@@ -13,5 +13,7 @@ std::vector<Finding> check(const Routing& routing, std::int64_t experts, const R
 
 /// Findings about a call of `combine`.
 std::vector<Finding> check(const Combination& sum);
+/// Findings about a call of `weight_gradient`.
+std::vector<Finding> check(const WeightGradient& call);
 
 }  // namespace tilewright

@@ -364,6 +364,30 @@ std::vector<MoeLaunch> lower(const moe::CombineStep& step) {
     return launch_if_any(launch);
 }
 
+std::vector<MoeLaunch> lower(const moe::WeightGradientStep& step) {
+    constexpr int choices_per_block = dot_threads / warp_threads;
+    MoeLaunch launch{.kernel = {.function = MoeFunction::weight_gradient}, .threads = dot_threads};
+    const MatrixView gate_up = rows_view(step.gate_up), gradient = rows_view(step.gradient);
+    WeightGradientArguments arguments{.gate_up = source_matrix(gate_up),
+                                      .gradient = source_matrix(gradient),
+                                      .features = static_cast<int>(gradient.columns),
+                                      .unit = moe::unit_of(step.unit.kind),
+                                      .rule = moe::rule_of(step.unit),
+                                      .places = place_arguments(step.places, gate_up.rows),
+                                      .tokens = static_cast<int>(step.out.shape[0]),
+                                      .choices = static_cast<int>(step.out.shape[1]),
+                                      .out = static_cast<float*>(step.out.data),
+                                      .out_token_stride = stride(step.out, 1),
+                                      .out_choice_stride = stride(step.out, 0)};
+    if (formats::has_up(arguments.unit)) arguments.up = step.unit.swiglu.interleaved ? 1 : arguments.features;
+    arguments.vectors =
+        gradient.columns % dot_features == 0 && takes_row_vectors(gate_up) && takes_row_vectors(gradient);
+    launch.blocks =
+        static_cast<int>(ceil_div<std::int64_t>(std::int64_t{arguments.tokens} * arguments.choices, choices_per_block));
+    launch.arguments = arguments;
+    return launch_if_any(launch);
+}
+
 std::string unserved(const moe::RouteStep& step) {
     if (step.experts > most_routed_experts) return "experts: at most " + std::to_string(most_routed_experts);
     if (choices_of(step) > most_row_parts) return "routing: at most 2^30 choices";
@@ -391,6 +415,15 @@ std::string unserved(const moe::CombineStep& step) {
         if (!tensor->given()) continue;
         if (std::string reason = unserved_matrix("combine", *tensor); !reason.empty()) return reason;
     }
+    return "";
+}
+
+std::string unserved(const moe::WeightGradientStep& step) {
+    for (const Tensor* tensor : {&step.gate_up, &step.gradient}) {
+        if (tensor->format != Format::bf16) return "gate_up and gradient: must be bf16";
+        if (std::string reason = unserved_matrix("gate_up", *tensor); !reason.empty()) return reason;
+    }
+    if (step.out.shape[0] * step.out.shape[1] > most_row_parts) return "out: at most 2^30 choices";
     return "";
 }
 

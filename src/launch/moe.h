@@ -13,7 +13,7 @@
 
 namespace tilewright::launch {
 
-enum class MoeFunction : std::uint8_t { route, permute, copy_rows, activate, combine };
+enum class MoeFunction : std::uint8_t { route, permute, copy_rows, activate, combine, weight_gradient };
 
 /// The parameters that name a kernel.
 struct MoeKernel {
@@ -27,7 +27,7 @@ struct MoeKernel {
 
 /// The parameters that the kernel's function takes.
 using MoeArguments = std::variant<hopper::RouteArguments, hopper::PermuteArguments, hopper::CopyRowsArguments,
-                                  hopper::ActivateArguments, hopper::CombineArguments>;
+                                  hopper::ActivateArguments, hopper::CombineArguments, hopper::WeightGradientArguments>;
 
 struct MoeLaunch {
     MoeKernel kernel{};
@@ -43,6 +43,7 @@ std::vector<MoeLaunch> lower(const moe::RouteStep& step);
 std::vector<MoeLaunch> lower(const moe::PermuteStep& step);
 std::vector<MoeLaunch> lower(const moe::ActivateStep& step);
 std::vector<MoeLaunch> lower(const moe::CombineStep& step);
+std::vector<MoeLaunch> lower(const moe::WeightGradientStep& step);
 
 /// Both steps, where the places of the second are the rows of the first: one launch if the choices are few.
 std::vector<MoeLaunch> lower(const moe::RouteStep& route, const moe::PermuteStep& permute);
@@ -54,6 +55,7 @@ std::string unserved(const moe::RouteStep& step);
 std::string unserved(const moe::PermuteStep& step);
 std::string unserved(const moe::ActivateStep& step);
 std::string unserved(const moe::CombineStep& step);
+std::string unserved(const moe::WeightGradientStep& step);
 
 /// "tilewright::hopper::permute<tilewright::hopper::RowSpec{...}>"
 std::string kernel_expression(const MoeKernel& kernel);
@@ -65,6 +67,7 @@ std::vector<MoeKernel> shipped_moe_kernels();
 /// The program of which these expressions are instantiations.
 inline constexpr const char* moe_source =
     "#include \"hopper/moe/permute.h\"\n#include \"hopper/moe/copy_rows.h\"\n#include \"hopper/moe/activate.h\"\n"
-    "#include \"hopper/moe/combine.h\"\n#include \"hopper/ptx/ptx_numbers_sm90.h\"\n";
+    "#include \"hopper/moe/combine.h\"\n#include \"hopper/moe/weight_gradient.h\"\n#include "
+    "\"hopper/ptx/ptx_numbers_sm90.h\"\n";
 
 }  // namespace tilewright::launch

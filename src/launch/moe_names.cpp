@@ -57,6 +57,8 @@ std::string kernel_expression(const MoeKernel& kernel) {
         case MoeFunction::activate: return expression_of("activate", "RowSpec", kernel.rows);
         case MoeFunction::copy_rows: return expression_of("copy_rows", "CopyRowsSpec", kernel.copies);
         case MoeFunction::combine: return expression_of("combine", "CombineSpec", kernel.sums);
+        case MoeFunction::weight_gradient:
+            return "tilewright::hopper::weight_gradient<" + std::to_string(dot_threads) + ">";
         case MoeFunction::route: break;
     }
     return "tilewright::hopper::route<" + std::to_string(route_threads) + ">";
@@ -66,7 +68,8 @@ int most_shared_bytes(const MoeKernel& kernel) {
     switch (kernel.function) {
         case MoeFunction::route: return most_route_shared;
         case MoeFunction::copy_rows: return hopper::shared_bytes(kernel.copies);
-        case MoeFunction::combine: return 0;
+        case MoeFunction::combine:
+        case MoeFunction::weight_gradient: return 0;
         default: return hopper::shared_bytes(kernel.rows);
     }
 }

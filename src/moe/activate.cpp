@@ -1,44 +1,19 @@
 // The function between the products on the CPU.
 #include <vector>
 
-#include "formats/gated_unit.h"
 #include "formats/quantize_cpu.h"
 #include "formats/runner.h"
 #include "moe/rows.h"
+#include "moe/unit_rows.h"
 #include "moe/unit_rule.h"
 
 namespace tilewright::moe {
-namespace {
-
-/// h of a row. `gate_up` has the gates and the ups, or both alternating.
-template <formats::Unit unit>
-void activate(const float* gate_up, bool interleaved, const formats::GatedRule& rule, std::int64_t count, float* h) {
-    const bool alternate = interleaved && formats::has_up(unit);
-    const std::int64_t step = alternate ? 2 : 1;
-    const float* const up = gate_up + (alternate ? 1 : formats::has_up(unit) ? count : 0);
-    for (std::int64_t i = 0; i < count; ++i) h[i] = formats::gated<unit>(gate_up[i * step], up[i * step], rule);
-}
-
-using Activate = void (*)(const float*, bool, const formats::GatedRule&, std::int64_t, float*);
-
-Activate function_of(formats::Unit unit) {
-    switch (unit) {
-        case formats::Unit::swiglu: return activate<formats::Unit::swiglu>;
-        case formats::Unit::situ: return activate<formats::Unit::situ>;
-        case formats::Unit::geglu: return activate<formats::Unit::geglu>;
-        case formats::Unit::relu_squared: return activate<formats::Unit::relu_squared>;
-    }
-    return nullptr;
-}
-
-}  // namespace
-
 void run_on_cpu(const ActivateStep& step, const ConversionOptions& how) {
     const Rows gate_up(step.gate_up);
     const RowNumbers factors = RowNumbers::by_row(step.factors);
     const std::vector<char> exists = existing(step.existing, gate_up.count(), room_of(step.gate_up));
     const formats::GatedRule rule = rule_of(step.unit);
-    const Activate function = function_of(unit_of(step.unit.kind));
+    const UnitFunction function = unit_function(unit_of(step.unit.kind));
     StagedRows staged(step.out.values.shape);
     const std::int64_t count = Rows(step.out.values).columns();
     formats::Runner runner({.rows = gate_up.count(), .columns = gate_up.columns()}, how);

@@ -67,9 +67,19 @@ struct CombineStep {
     Tensor out{};             // bf16, f16 or f32: [T, hidden], or as y
 };
 
+/// Training: the gradient of the weight of each choice, the dot product of h and the gradient of h.
+struct WeightGradientStep {
+    Tensor gate_up{};  // as in ActivateStep
+    GatedUnit unit{};
+    Tensor gradient{};  // of h: bf16 [rows, inner]
+    Tensor places{};    // int32 [T, choices]; -1: no row, and a gradient of 0
+    Tensor out{};       // f32 [T, k], k <= choices
+};
+
 void run_on_cpu(const RouteStep& step);
 void run_on_cpu(const PermuteStep& step, const ConversionOptions& how);
 void run_on_cpu(const ActivateStep& step, const ConversionOptions& how);
 void run_on_cpu(const CombineStep& step, const ConversionOptions& how);
+void run_on_cpu(const WeightGradientStep& step, const ConversionOptions& how);
 
 }  // namespace tilewright::moe

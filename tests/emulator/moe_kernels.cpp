@@ -5,6 +5,7 @@
 #include "hopper/moe/combine.h"
 #include "hopper/moe/copy_rows.h"
 #include "hopper/moe/permute.h"
+#include "hopper/moe/weight_gradient.h"
 
 #include "emulator/primitives.h"
 
@@ -126,6 +127,9 @@ const Kernels& moe_kernels() {
         add_copy<CopyRowsSpec{.routes = true}>(kernels);
         kernels[kernel_expression(MoeKernel{.function = MoeFunction::route})] = [](const MoeLaunch& launch) {
             route<route_threads>(std::get<RouteArguments>(launch.arguments));
+        };
+        kernels[kernel_expression(MoeKernel{.function = MoeFunction::weight_gradient})] = [](const MoeLaunch& launch) {
+            weight_gradient<dot_threads>(std::get<WeightGradientArguments>(launch.arguments));
         };
         return kernels;
     }();

@@ -33,7 +33,7 @@ TEST(MoeNvrtc, KernelsThatShipDoNotSpill) {
 }
 
 TEST(MoeNvrtc, TheLargestKernelsDoNotSpill) {
-    std::vector<MoeKernel> kernels;
+    std::vector<MoeKernel> kernels{{.function = MoeFunction::weight_gradient}};
     for (const RowOutput output : {RowOutput::f32, RowOutput::scaled_rows, RowOutput::scaled_blocks, RowOutput::mx}) {
         for (const bool vectors : {true, false}) {
             kernels.push_back({.function = MoeFunction::permute,

@@ -584,6 +584,53 @@ TEST(Moe, SumsHaveTheCpusBits) {
     expect_cpu_bits(CombineCase{.out = Format::f16, .columns = 40, .choices = 40});
 }
 
+// ---- Gradients of weights
+
+struct WeightGradientCase {
+    GatedUnit unit{};
+    std::int64_t inner = 0;
+    std::int64_t gap = 0;  // columns of gate_up after those of a row
+    std::int64_t weighted = 3;
+};
+
+void expect_cpu_bits(const WeightGradientCase& c) {
+    SCOPED_TRACE(std::string(name(c.unit.kind)) + ", inner " + std::to_string(c.inner));
+    constexpr std::int64_t tokens = 5, choices = 3, rows = tokens * choices;
+    const std::int64_t columns = c.inner * (c.unit.kind == GatedUnit::Kind::relu_squared ? 1 : 2);
+    Matrix gate_up(Format::bf16, {rows, columns + c.gap}), gradient(Format::bf16, {rows, c.inner});
+    fill(gate_up, 51, true);
+    fill(gradient, 52, true);
+    std::vector<std::int32_t> places(static_cast<std::size_t>(rows));
+    std::iota(places.begin(), places.end(), 0);
+    std::shuffle(places.begin(), places.end(), std::mt19937(4));
+    places[3] = -1;
+    places[7] = rows;  // as if it were not a row
+    const Matrix given(Format::f32, {tokens, c.weighted}), expected(Format::f32, {tokens, c.weighted});
+    Tensor narrow = gate_up.tensor();
+    narrow.shape = {rows, columns};
+    moe::WeightGradientStep step{.gate_up = narrow,
+                                 .unit = c.unit,
+                                 .gradient = gradient.tensor(),
+                                 .places = row_major(places.data(), Format::i32, {tokens, choices}),
+                                 .out = expected.tensor()};
+    run_on_cpu(step, {});
+    step.out = given.tensor();
+    ASSERT_EQ(launch::unserved(step), "");
+    run_on_emulator(launch::lower(step), 18);
+    EXPECT_EQ(bytes_of(given), bytes_of(expected));
+}
+
+TEST(Moe, GradientsOfWeightsHaveTheCpusBits) {
+    for (const GatedUnit::Kind kind : all_gated_units) {
+        for (const bool interleaved : {false, true}) {
+            GatedUnit unit{.kind = kind};
+            unit.swiglu = {.alpha = 1.702F, .beta = 1, .limit = 7, .interleaved = interleaved};
+            for (const std::int64_t inner : {8, 39, 264}) expect_cpu_bits(WeightGradientCase{unit, inner});
+            expect_cpu_bits(WeightGradientCase{.unit = unit, .inner = 520, .gap = 3, .weighted = 2});
+        }
+    }
+}
+
 TEST(Moe, OnlyRowsThatExistAreSummed) {
     for (const Existing& existing : all_existing()) {
         SCOPED_TRACE(to_string(existing.rows));

@@ -37,6 +37,11 @@ class Layer(NamedTuple):
         return Unit(self.activation, *self.numbers, self.interleaved)
 
     @property
+    def unit_keywords(self) -> dict[str, Any]:
+        numbers = zip(("alpha", "beta", "limit", "gate_bound", "up_bound"), self.numbers)
+        return {"activation": self.activation, **dict(numbers), "interleaved": self.interleaved}
+
+    @property
     def sides(self) -> LayerRecipe:
         return RECIPES[self.recipe]
 
@@ -104,9 +109,7 @@ def forward_only(given: Given, up: Any, down: Any, layer: Layer, activations: st
         "weights": _detached(given.weights),
         "expert_map": given.expert_map,
         "shared": layer.shared,
-        "activation": layer.activation,
-        **dict(zip(("alpha", "beta", "limit", "gate_bound", "up_bound"), layer.numbers)),
-        "interleaved": layer.interleaved,
+        **layer.unit_keywords,
         "activations": activations,
         "weights_at": layer.weights_at,
         "up_bias": _detached(given.up_bias),
@@ -130,12 +133,12 @@ def forward_pass(
     weights = _detached(given.weights)
     experts = up[0].shape[0]
     routed = Rows(*_core.route(given.experts, experts, weights, given.expert_map, layer.shared, None))
-    x = given.x.detach().index_select(0, routed.tokens)
-    x_codes, x_kept = _quantized(x, routed, sides, keeps_x, _factor(routed, layer, "input"))
+    x, tokens = given.x.detach().contiguous(), routed.tokens
+    x_codes, x_kept = _quantized(x, routed, sides, keeps_x, _factor(routed, layer, "input"), index=tokens)
     if sides.activations == "tensor" and layer.weights_at != "input":  # one scale of all tokens, as `tilewright.moe` has it
-        values, scales, _ = _core.quantize(given.x.detach(), "tensor", False, False, 0, None)
-        x_codes = (values.view(torch.uint8).index_select(0, routed.tokens).view(values.dtype), scales)
-    gate_up = x.new_empty(x.shape[0], up[0].shape[1], dtype=torch.bfloat16)
+        values, scales, _ = _core.quantize(x, "tensor", False, False, 0, None)
+        x_codes = (values.view(torch.uint8).index_select(0, tokens).view(values.dtype), scales)
+    gate_up = x.new_empty(tokens.shape[0], up[0].shape[1], dtype=torch.bfloat16)
     _multiply_rows(x_codes, sides.activations, weights_operand(up, layer), routed.ends, gate_up, layer, given.up_bias)
     if layer.activation == "swiglu":
         factor = _factor(routed, layer, "activation")
@@ -143,7 +146,7 @@ def forward_pass(
     else:
         numbers = _units.activated(gate_up, layer.unit)
         h_codes, h_kept = _quantized(numbers, routed, sides, keeps_h, _factor(routed, layer, "activation"))
-    y = x.new_empty(x.shape[0], down[0].shape[1], dtype=torch.bfloat16)
+    y = x.new_empty(tokens.shape[0], down[0].shape[1], dtype=torch.bfloat16)
     _multiply_rows(h_codes, sides.activations, weights_operand(down, layer), routed.ends, y, layer, given.down_bias)
     at_sum = weights if layer.weights_at == "combine" else None
     out = _core.combine(y, routed.rows, at_sum, _rows_of(given.addend), _sums.OUTPUTS[given.x.dtype])
@@ -155,15 +158,22 @@ def _factor(routed: Rows, layer: Layer, place: str) -> torch.Tensor | None:
 
 
 def _quantized(
-    x: torch.Tensor, routed: Rows, sides: LayerRecipe, keeps: bool, factor: torch.Tensor | None, unit_of: Layer | None = None
+    x: torch.Tensor,
+    routed: Rows,
+    sides: LayerRecipe,
+    keeps: bool,
+    factor: torch.Tensor | None,
+    unit_of: Layer | None = None,
+    index: torch.Tensor | None = None,
 ) -> tuple[Pair, Pair | None]:
-    """The operand of forward, and that of wgrad. With `unit_of`, of SwiGLU of x. A recipe that folds keeps forward's."""
+    """The operand of forward, and that of wgrad. With `unit_of`, of SwiGLU of x. With an index, of the rows of x that it names. A
+    recipe that folds keeps forward's."""
     columns = sides.columns if keeps else None
     form = (1.0, 0.0, float("inf"), False) if unit_of is None else (*unit_of.numbers[:3], unit_of.interleaved)
     unit = "none" if unit_of is None else "swiglu"
     factors = (factor, None, factor if columns else None, None)
     rows, kept = _core.quantize_tokens(
-        x, routed.ends, sides.activations, columns, unit, None, form, factors, False, 0, None
+        x, routed.ends, sides.activations, columns, unit, None, index, form, factors, False, 0, None
     )
     return rows, rows if keeps and sides.folds else kept
 
@@ -225,14 +235,15 @@ def backward_pass(
     routed, sides = kept.rows, layer.sides
     ends, factor = routed.ends, routed.weights
     at_sum = factor if layer.weights_at == "combine" else None
-    d_y = d_out.detach().index_select(0, routed.tokens)
-    aligned = _aligned(ends, d_y.shape[0])
+    d_out, tokens = d_out.detach().contiguous(), routed.tokens
+    aligned = _aligned(ends, tokens.shape[0])
     if wanted.down_bias:
+        d_y = d_out.index_select(0, tokens)
         weighted = d_y if at_sum is None else d_y.float() * at_sum[:, None]
         made["down_bias"] = _sums.sums_of_groups(weighted, ends)
     wants_d_h = wanted.x or wanted.weights or wanted.up or wanted.up_bias
     d_y_rows, d_y_columns = _quantized_gradient(
-        d_y, None, routed, saved.down if wants_d_h else None, kept.h if wanted.down else None, at_sum, None, layer
+        d_out, None, routed, saved.down if wants_d_h else None, kept.h if wanted.down else None, at_sum, None, layer, tokens
     )
     if wanted.down:
         made["down"] = _wgrad(d_y_columns, kept.h, aligned, ends, main_grads[1], dtypes[1], layer)
@@ -240,11 +251,14 @@ def backward_pass(
         return Gradients(**made)
     d_h = _dgrad(d_y_rows, saved.down, ends, layer)
     if wanted.weights and layer.weights_at != "input":
-        of_rows = _units.activated(kept.gate_up, layer.unit).mul_(d_h).sum(1)
+        assert saved.weights is not None
+        choices = saved.weights.shape[1]
+        made["weights"] = _core.weight_gradient(kept.gate_up, d_h, routed.rows, choices, layer.unit_keywords)
         if saved.down_bias is not None and at_sum is not None:
-            group = _sums.group_of_rows(ends, d_y.shape[0]).clamp(max=ends.shape[0] - 1)
-            of_rows += (saved.down_bias.float().index_select(0, group) * d_y).sum(1)
-        made["weights"] = _by_choice(of_rows, routed.rows, saved.weights)
+            group = _sums.group_of_rows(ends, tokens.shape[0]).clamp(max=ends.shape[0] - 1)
+            of_rows = (saved.down_bias.float().index_select(0, group) * d_out.index_select(0, tokens)).sum(1)
+            made["weights"] += _by_choice(of_rows, routed.rows, choices)
+        made["weights"] = made["weights"].to(saved.weights.dtype)
     if wanted.up_bias:
         real = _units.gradient(kept.gate_up, d_h, layer.unit)
         weighted = real if factor is None or layer.weights_at == "input" else real * factor[:, None]
@@ -261,8 +275,9 @@ def backward_pass(
             d_x = _dgrad(d_rows, saved.up, ends, layer)
             at_input = saved.weights if layer.weights_at == "input" else None
             if wanted.weights and layer.weights_at == "input":
-                x = saved.x.index_select(0, routed.tokens)
-                made["weights"] = _by_choice((x.float() * d_x.float()).sum(1), routed.rows, saved.weights)
+                x = saved.x.index_select(0, tokens)
+                of_rows = (x.float() * d_x.float()).sum(1)
+                made["weights"] = _by_choice(of_rows, routed.rows, saved.weights.shape[1]).to(saved.weights.dtype)
             if wanted.x:
                 made["x"] = _core.combine(d_x, routed.rows, at_input, None, _sums.OUTPUTS[d_out.dtype])
     return Gradients(**made)
@@ -277,10 +292,11 @@ def _quantized_gradient(
     column_factor: torch.Tensor | None,
     row_factor: torch.Tensor | None,
     layer: Layer,
+    index: torch.Tensor | None = None,
 ) -> tuple[Pair | None, Pair | None]:
     """The gradient by rows for dgrad (with w) and by columns for wgrad (with the operand that forward kept).
 
-    With `gradient`, that of h, it is the gradient of gate_up, which is x. A folded recipe multiplies it by the scales of w, and of
+    x has the rows, or an index names them. With `gradient`, that of h, it is the gradient of gate_up, which is x. A folded recipe multiplies it by the scales of w, and of
     the rows of the other operand of wgrad.
     """
     sides = layer.sides
@@ -303,6 +319,7 @@ def _quantized_gradient(
         None if kept is None else layer.gradient_side(sides.gradient_columns),
         unit,
         gradient,
+        index,
         form,
         (None if w is None else row_factor, features, None if kept is None else column_factor, None),
         False,
@@ -362,11 +379,10 @@ def _aligned(ends: torch.Tensor, rows: int) -> torch.Tensor:
     return begins + sizes
 
 
-def _by_choice(of_rows: torch.Tensor, rows: torch.Tensor, weights: torch.Tensor | None) -> torch.Tensor:
-    """Numbers of rows as a gradient of the weights [T, k]: 0 for choices without a row."""
-    assert weights is not None
-    rows = rows[:, : weights.shape[1]]
+def _by_choice(of_rows: torch.Tensor, rows: torch.Tensor, choices: int) -> torch.Tensor:
+    """Numbers of rows in float32 [T, choices]: 0 for choices without a row."""
+    rows = rows[:, :choices]
     if of_rows.shape[0] == 0:
-        return torch.zeros_like(weights)
+        return of_rows.new_zeros(rows.shape)
     found = of_rows.index_select(0, rows.clamp(min=0).flatten()).view(rows.shape)
-    return torch.where(rows >= 0, found, 0.0).to(weights.dtype)
+    return torch.where(rows >= 0, found, 0.0)

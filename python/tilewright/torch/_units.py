@@ -1,7 +1,6 @@
 """The units between the two products of a layer of experts, and their gradients, in float32 by torch.
 
-Training computes units other than SwiGLU here, because no quantizer of the library does. It also computes h here for the gradient
-of a routing weight. `tilewright.moe` describes the units.
+Training computes units other than SwiGLU here, because no quantizer of the library does. `tilewright.moe` describes the units.
 """
 
 from __future__ import annotations
@@ -46,28 +45,14 @@ def _joined(gate: torch.Tensor, up: torch.Tensor, interleaved: bool) -> torch.Te
 
 
 def activated(gate_up: torch.Tensor, unit: Unit) -> torch.Tensor:
-    """h [rows, inner] in float32."""
+    """h [rows, inner] in float32, of a unit other than SwiGLU."""
     if unit.kind == "relu_squared":
         return gate_up.float().relu().square()
-    if unit.kind == "swiglu":
-        return _swiglu(gate_up, unit)
     gate, up = _parts(gate_up, unit.interleaved)
     if unit.kind == "geglu":
         return gate * torch.sigmoid(_GELU * (gate + _CUBIC * gate**3)) * up
     bounded = unit.gate_bound * torch.tanh(gate / unit.gate_bound)
     return bounded * torch.sigmoid(gate) * _bounded_up(up, unit.up_bound)
-
-
-def _swiglu(gate_up: torch.Tensor, unit: Unit) -> torch.Tensor:
-    """In few passes: a product of bfloat16 and float32 needs no copy in float32."""
-    gate, up = (gate_up[..., 0::2], gate_up[..., 1::2]) if unit.interleaved else gate_up.chunk(2, dim=-1)
-    gate = gate.float()
-    if not math.isinf(unit.limit):
-        gate, up = gate.clamp(max=unit.limit), up.float().clamp(-unit.limit, unit.limit)
-    if unit.beta != 0:
-        up = up.float() + unit.beta
-    share = torch.nn.functional.silu(gate) if unit.alpha == 1 else gate * torch.sigmoid(unit.alpha * gate)
-    return share.mul_(up)
 
 
 def _bounded_up(up: torch.Tensor, bound: float) -> torch.Tensor:

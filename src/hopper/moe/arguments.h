@@ -131,4 +131,20 @@ struct CombineArguments {
     RowTarget out{};
 };
 
+struct WeightGradientArguments {
+    SourceMatrix gate_up{};
+    SourceMatrix gradient{};  // of h
+    int up = 0;               // the distance from a gate to its up. 1: they alternate. 0: there are no gates
+    int features = 0;         // of h
+    formats::Unit unit = formats::Unit::swiglu;
+    formats::GatedRule rule{};
+    PlaceArguments places{};
+    int tokens = 0;
+    int choices = 0;
+    bool vectors = false;  // 16 bytes at a time
+    float* out = nullptr;
+    i64 out_token_stride = 0;
+    i64 out_choice_stride = 0;
+};
+
 }  // namespace tilewright::hopper

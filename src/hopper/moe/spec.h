@@ -92,6 +92,9 @@ inline constexpr int combine_threads = 256;
 inline constexpr int combine_features = 8;  // of a lane
 inline constexpr int combine_rows = 8;      // rows whose loads are in flight at once
 
+inline constexpr int dot_threads = 256;
+inline constexpr int dot_features = 8;  // of a lane in turn
+
 inline constexpr int most_fused_choices = 1024;
 inline constexpr int fused_ahead = 8;  // choices of a thread whose loads are in flight at once
 inline constexpr int most_routed_experts = 2048;
