@@ -1,0 +1,15 @@
+"""Doors from inference and training engines to Tilewright's layers of experts.
+
+Each engine has a module, which imports the engine only when one of its functions is called:
+
+| engine | one line |
+|---|---|
+| transformers | `tilewright.integrations.transformers.register()`, then `experts_implementation="tilewright"` |
+| vLLM | `TILEWRIGHT_ENGINE=1` (`tilewright.integrations.vllm`) |
+| SGLang | `TILEWRIGHT_ENGINE=1` (`tilewright.integrations.sglang`) |
+| torchtitan | `tilewright.integrations.torchtitan` |
+| Megatron-LM | `tilewright.integrations.megatron` |
+
+A layer that does not qualify runs in the engine, and the engine's log has one line with the layer, the reason and what runs
+instead. `TILEWRIGHT_STRICT=1` makes an error of that line.
+"""

@@ -1,0 +1,290 @@
+"""The weights of an engine's layer of experts as operands of the library, and the layer's call on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+import tilewright.torch
+from tilewright import Quantized, _core, moe, options, pack_weights, quantize
+from tilewright._moe import WeightsAt
+from tilewright._packing import PackedFor, PackedWeights
+from tilewright.integrations._fit import unfit
+from tilewright.integrations._recipes import sides_of, trains
+from tilewright.integrations._units import SWIGLU
+from tilewright.torch import _operators
+from tilewright.torch._units import Unit
+
+BLOCK = 128
+_MX_BLOCK = 32
+_POWERS = tuple(dtype for dtype in (torch.uint8, getattr(torch, "float8_e8m0fnu", None)) if dtype is not None)
+
+Weights = torch.Tensor | Quantized | PackedWeights
+
+
+@dataclass(frozen=True, eq=False)
+class ExpertLayer:
+    """A layer of experts: up, a unit, down. Its calls are `tilewright.moe`, or `tilewright.torch.moe` to train.
+
+    Args:
+        up: [experts, 2 * inner, hidden], relu_squared: [experts, inner, hidden]. Real weights (float32 or bfloat16, any
+            strides) are quantized at each call. A `Quantized` or `PackedWeights` of torch tensors has no gradients.
+        down: [experts, hidden, inner], as up.
+        up_bias: float32 or bfloat16 [experts, rows of up], or None.
+        down_bias: float32 or bfloat16 [experts, hidden], or None.
+        unit: between the products. See `gated_unit`.
+        recipe: how real weights are quantized: one of `tilewright.torch.RECIPES`. Not used for others.
+        activations: how x and the unit's result are quantized for quantized weights, e.g. "1x128". None: what goes with them.
+    """
+
+    up: Weights
+    down: Weights
+    up_bias: torch.Tensor | None = None
+    down_bias: torch.Tensor | None = None
+    unit: Unit = SWIGLU
+    recipe: str = "1x128"
+    activations: str | None = None
+
+    @property
+    def is_real(self) -> bool:
+        """Whether the weights are real tensors, which each call quantizes."""
+        return not isinstance(self.up, _core.Operand)
+
+    @property
+    def device(self) -> torch.device:
+        device: torch.device = self.up.device if isinstance(self.up, torch.Tensor) else self.up.values.device
+        return device
+
+    @property
+    def num_experts(self) -> int:
+        return int(self.up.shape[0])
+
+    def quantized(self) -> ExpertLayer:
+        """The layer with its real weights quantized by `recipe`, and packed where the recipe says so. New memory.
+
+        Raises:
+            Unfit: there is no such recipe.
+        """
+        if not self.is_real:
+            return self
+        sides = sides_of(self.recipe)
+        made: list[Weights] = []
+        for w in (self.up, self.down):
+            # Scales of MXFP4 that are rounded down, as OCP has it, would saturate the largest numbers of a block.
+            operand = quantize(w.detach(), sides.weights, round_up=sides.packed_for is not None)
+            made.append(operand if sides.packed_for is None else pack_weights(operand, sides.packed_for))
+        return replace(self, up=made[0], down=made[1], activations=sides.activations)
+
+    def tokens(
+        self,
+        x: torch.Tensor | Quantized,
+        ids: torch.Tensor,
+        weights: torch.Tensor | None,
+        *,
+        expert_map: torch.Tensor | None = None,
+        addend: torch.Tensor | None = None,
+        weights_at: WeightsAt = "combine",
+        out: torch.Tensor | None = None,
+        invariant: bool | None = None,
+        workspace: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """The sum of the experts that each token chose, [tokens, hidden], in the dtype of x, or bfloat16 for a `Quantized`.
+
+        With real weights the call has gradients of x, the weights of the choices, up, down, the biases and the addend. `out` and
+        `workspace` are for calls without gradients.
+
+        Args:
+            x: [tokens, hidden]. A `Quantized` by `activations` only goes with quantized weights.
+            ids: int32 or int64 [tokens, k]. A number that names no expert is skipped, whatever it is.
+            weights: [tokens, k], or None: 1.
+            expert_map: int32 [global experts], the local number of each, -1 for those that are elsewhere.
+            addend: of the shape of the result, added before its one rounding.
+            weights_at, out, invariant, workspace: as in `tilewright.moe`.
+
+        Raises:
+            ValueError: an operand does not fit. The message names it.
+        """
+        more = {"expert_map": expert_map, "addend": addend, "weights_at": weights_at}
+        if self.is_real or (isinstance(x, torch.Tensor) and _operators.is_watched(x, weights, ids)):
+            return self._by_torch(x, ids, weights, out, invariant, more)
+        return self._at_once(x, out, invariant, workspace, {"experts": ids, "weights": weights, **more})
+
+    def rows(
+        self,
+        x: torch.Tensor | Quantized,
+        ends: torch.Tensor,
+        row_weights: torch.Tensor | None = None,
+        *,
+        out: torch.Tensor | None = None,
+        weights_at: WeightsAt = "combine",
+        invariant: bool | None = None,
+        workspace: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """The result of each row [rows, hidden], of rows that are sorted by expert. With gradients as `tokens`.
+
+        Args:
+            x: [rows, hidden], as in `tokens`.
+            ends: int32 or int64 [experts], the row at which each expert ends, on the device of x. Not read on the host.
+            row_weights: float32 [rows], or None: 1.
+            out: [rows, hidden]. Rows after the last end are zeros in a new result, and may be zeros or untouched in `out`.
+            weights_at, invariant, workspace: as in `tilewright.moe`.
+
+        Raises:
+            ValueError: an operand does not fit. The message names it.
+        """
+        if self.is_real or (isinstance(x, torch.Tensor) and _operators.is_watched(x, row_weights, ends)):
+            ids = torch.searchsorted(ends, torch.arange(x.shape[0], device=ends.device, dtype=ends.dtype), right=True)
+            weights = None if row_weights is None else row_weights[:, None]
+            return self._by_torch(x, ids[:, None], weights, out, invariant, {"weights_at": weights_at})
+        given = {"offsets": ends, "row_weights": row_weights, "weights_at": weights_at}
+        return self._at_once(x, out, invariant, workspace, given)
+
+    def masked(
+        self,
+        x: torch.Tensor | Quantized,
+        counts: torch.Tensor,
+        row_weights: torch.Tensor | None = None,
+        *,
+        out: torch.Tensor | None = None,
+        expected_m: int = 0,
+        weights_at: WeightsAt = "combine",
+        invariant: bool | None = None,
+        workspace: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """The result of each row [experts, room, hidden], of which the first counts[e] of an expert are valid. No gradients.
+
+        Args:
+            x: [experts, room, hidden], as in `tokens`.
+            counts: int32 or int64 [experts], on the device of x. Not read on the host.
+            row_weights: float32 [experts, room], or None: 1.
+            out: alike. Rows that are not valid are zeros in a new result, and untouched in `out`.
+            expected_m: typical valid rows of an expert, a hint.
+            weights_at, invariant, workspace: as in `tilewright.moe`.
+
+        Raises:
+            ValueError: an operand does not fit, or a tensor wants a gradient. The message names it.
+        """
+        given = {"counts": counts, "row_weights": row_weights, "expected_m": expected_m, "weights_at": weights_at}
+        return self.quantized()._at_once(x, out, invariant, workspace, given)
+
+    def _by_torch(
+        self,
+        x: Any,
+        ids: torch.Tensor,
+        weights: torch.Tensor | None,
+        out: torch.Tensor | None,
+        invariant: bool | None,
+        more: dict[str, Any],
+    ) -> torch.Tensor:
+        given = {"up_bias": self.up_bias, "down_bias": self.down_bias, **self.unit_words, **more}
+        given |= {"recipe": self.recipe} if self.is_real else {"activations": self.activations}
+        if invariant is None:
+            made = tilewright.torch.moe(x, ids, weights, self.up, self.down, **given)
+        else:
+            with options(invariant=invariant):
+                made = tilewright.torch.moe(x, ids, weights, self.up, self.down, **given)
+        return made if out is None else out.copy_(made)
+
+    def _at_once(
+        self, x: Any, out: torch.Tensor | None, invariant: bool | None, workspace: torch.Tensor | None, given: dict[str, Any]
+    ) -> torch.Tensor:
+        made: torch.Tensor = moe(
+            x,
+            self.up,
+            self.down,
+            **given,
+            **self.unit_words,
+            up_bias=_detached(self.up_bias),
+            down_bias=_detached(self.down_bias),
+            activations=self.activations,
+            out=out,
+            invariant=invariant,
+            workspace=workspace,
+        )
+        return made
+
+    @property
+    def unit_words(self) -> dict[str, Any]:
+        """The unit as keywords of `tilewright.moe`."""
+        unit = self.unit
+        return {
+            "activation": unit.kind,
+            "alpha": unit.alpha,
+            "beta": unit.beta,
+            "limit": unit.limit,
+            "gate_bound": unit.gate_bound,
+            "up_bound": unit.up_bound,
+            "interleaved": unit.interleaved,
+        }
+
+
+def _detached(bias: torch.Tensor | None) -> torch.Tensor | None:
+    return None if bias is None else bias.detach()
+
+
+def fp8_blocks(values: torch.Tensor, scales: torch.Tensor, block_size: Sequence[int] | None) -> Quantized:
+    """fp8 weights with a scale per block, as DeepSeek-V3 stores them (weight_scale_inv). Values are taken as they are.
+
+    Args:
+        values: float8_e4m3fn or float8_e5m2 [experts, n, k].
+        scales: [experts, n / 128, k / 128], both rounded up, by which a block is multiplied. float32; or bfloat16 or
+            float8_e8m0fnu, which are copied to float32, exactly.
+        block_size: [128, 128].
+
+    Raises:
+        Unfit: another block, dtype or shape.
+    """
+    if block_size is None or list(block_size) != [BLOCK, BLOCK]:
+        unfit("block_size", None if block_size is None else list(block_size), f"{[BLOCK, BLOCK]}")
+    recipe = {torch.float8_e4m3fn: "128x128", torch.float8_e5m2: "e5m2.128x128"}.get(values.dtype)
+    if recipe is None or values.dim() != 3:
+        unfit("weights", _form(values), "float8_e4m3fn or float8_e5m2 [experts, n, k]")
+    experts, n, k = values.shape
+    expected = [experts, -(-n // BLOCK), -(-k // BLOCK)]
+    if list(scales.shape) != expected:
+        unfit("scales", list(scales.shape), f"{expected}, a scale per block of 128x128")
+    if scales.dtype not in (torch.float32, torch.bfloat16, *_POWERS[1:]):
+        unfit("scales", scales.dtype, "float32, bfloat16 or float8_e8m0fnu")
+    return Quantized(values.detach(), recipe, scales.detach().float())
+
+
+def mxfp4(codes: torch.Tensor, scales: torch.Tensor, activations: PackedFor) -> PackedWeights:
+    """MXFP4 weights as gpt-oss stores them, packed once. On a GPU the call waits.
+
+    Args:
+        codes: uint8 or int8, two values per byte, the even k in the low nibble: [experts, n, k / 2] or [experts, n, k / 32, 16].
+        scales: powers of two with a bias of 127, uint8 or float8_e8m0fnu [experts, n, k / 32].
+        activations: what will be multiplied with them, "bf16" or "fp8" (1x128).
+
+    Raises:
+        Unfit: another dtype or shape.
+    """
+    if codes.dtype not in (torch.uint8, torch.int8) or codes.dim() not in (3, 4):
+        unfit("codes", _form(codes), "uint8 [experts, n, k / 2] or [experts, n, k / 32, 16]")
+    bytes_of_rows = codes.detach().flatten(2).view(torch.uint8)
+    expected = [*bytes_of_rows.shape[:2], bytes_of_rows.shape[2] * 2 // _MX_BLOCK]
+    if scales.dtype not in _POWERS or list(scales.shape) != expected:
+        unfit("scales", _form(scales), f"uint8 or float8_e8m0fnu {expected}")
+    return pack_weights(Quantized(bytes_of_rows, "mxfp4", scales.detach().view(torch.uint8)), activations)
+
+
+def check_real(name: str, w: torch.Tensor, recipe: str, training: bool) -> None:
+    """Checks real weights of an engine: a dense local tensor of float32 or bfloat16, and a recipe that has what the call needs.
+
+    Raises:
+        Unfit: the weight or the recipe does not fit.
+    """
+    sides_of(recipe)
+    if training and not trains(recipe):
+        unfit("recipe", f"{recipe!r} in training", "one of " + ", ".join(tilewright.torch.RECIPES))
+    if hasattr(w, "device_mesh") or w.layout != torch.strided or w.is_nested:
+        unfit(name, f"a {type(w).__name__} that is sharded, sparse or nested", "a dense tensor of one process")
+    if w.dtype not in (torch.float32, torch.bfloat16):
+        unfit(name, _form(w), "float32 or bfloat16")
+
+
+def _form(tensor: torch.Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
