@@ -13,13 +13,11 @@ class Sides(NamedTuple):
 
     weights: str
     activations: str
-    packed_for: str | None
-    """"fp8" or "bf16": the weights are packed for these activations. None: not packed."""
 
 
 OF_PACKED = {
-    "1x128:mxfp4": Sides("mxfp4", "1x128", "fp8"),
-    "bf16:mxfp4": Sides("mxfp4", "bf16", "bf16"),
+    "1x128:mxfp4": Sides("mxfp4", "1x128"),
+    "bf16:mxfp4": Sides("mxfp4", "bf16"),
 }
 """Recipes for inference only, activations first: weights are quantized to MXFP4 and packed once."""
 
@@ -29,10 +27,11 @@ def sides_of(recipe: str) -> Sides:
     if recipe in OF_PACKED:
         return OF_PACKED[recipe]
     if recipe in RECIPES:
-        return Sides(RECIPES[recipe].weights, RECIPES[recipe].activations, None)
+        return Sides(RECIPES[recipe].weights, RECIPES[recipe].activations)
     unfit("recipe", repr(recipe), "one of " + ", ".join([*RECIPES, *OF_PACKED]))
 
 
-def trains(recipe: str) -> bool:
-    """Whether the recipe has gradients: one of `tilewright.torch.RECIPES`."""
-    return recipe in RECIPES
+def check_training(recipe: str) -> None:
+    """Raises `Unfit` if the recipe has no gradients: if it is none of `tilewright.torch.RECIPES`."""
+    if recipe not in RECIPES:
+        unfit("recipe", f"{recipe!r} with gradients", "one of " + ", ".join(RECIPES))

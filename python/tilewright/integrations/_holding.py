@@ -1,0 +1,72 @@
+"""Quantized weights in buffers of an engine's module, and the end of the weights from which they were made.
+
+Buffers move with their module. They are uint8, so that a change of the module's dtype leaves them, and are not in its state.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import Any, NoReturn
+
+import torch
+
+from tilewright import Quantized
+from tilewright._packing import PackedWeights
+from tilewright.integrations._experts import ExpertLayer
+
+_NAMES = {"up": "tilewright_up", "down": "tilewright_down"}
+
+
+def hold(module: torch.nn.Module, layer: ExpertLayer) -> None:
+    """Puts the quantized weights of a layer into buffers of the module, in place of those that were there."""
+    for side, name in _NAMES.items():
+        operand: Any = getattr(layer, side)
+        module.register_buffer(name, _bytes_of(operand.values), persistent=False)
+        scales = None if isinstance(operand, PackedWeights) else _bytes_of(operand.scales)
+        module.register_buffer(f"{name}_scales", scales, persistent=False)
+
+
+def held(module: torch.nn.Module, layer: ExpertLayer) -> ExpertLayer:
+    """The layer on the buffers as they are now. `layer` is the one that was put there."""
+    return replace(layer, **{side: _operand(module, name, getattr(layer, side)) for side, name in _NAMES.items()})
+
+
+def drop(module: torch.nn.Module) -> None:
+    """Removes the buffers."""
+    for name in _NAMES.values():
+        module._buffers.pop(name, None)
+        module._buffers.pop(f"{name}_scales", None)
+
+
+def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.contiguous().view(torch.uint8)
+
+
+def _operand(module: torch.nn.Module, name: str, like: Any) -> Quantized | PackedWeights:
+    values = getattr(module, name)
+    if isinstance(like, PackedWeights):
+        return PackedWeights(values, like.header)
+    return Quantized(values.view(like.values.dtype), like.recipe, getattr(module, f"{name}_scales").view(like.scales.dtype))
+
+
+def free(module: torch.nn.Module, names: tuple[str, ...], explanation: str) -> None:
+    """Deletes parameters of the module. Whoever asks for them later, or for the module's state, gets the explanation.
+
+    The module's class becomes a subclass of the one that it has, because torch looks for parameters only where the class has no
+    attribute of that name.
+    """
+    for name in names:
+        del module._parameters[name]
+    module.__class__ = _without(type(module), names, explanation)
+    module.register_state_dict_pre_hook(functools.partial(_refuse, explanation))
+    module.register_load_state_dict_pre_hook(functools.partial(_refuse, explanation))
+
+
+def _refuse(explanation: str, *_: object) -> NoReturn:
+    raise RuntimeError(explanation)
+
+
+def _without(kind: type, names: tuple[str, ...], explanation: str) -> type:
+    freed = property(functools.partial(_refuse, explanation))
+    return type(kind.__name__, (kind,), {"__module__": kind.__module__, **dict.fromkeys(names, freed)})
