@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -10,6 +10,7 @@ import torch
 import tilewright.torch
 from tilewright import Quantized, _core, moe, options
 from tilewright._moe import WeightsAt
+from tilewright.integrations._operator import Parts, by_operator, parts_of
 from tilewright.integrations._recipes import sides_of
 from tilewright.integrations._units import SWIGLU, gated_unit
 from tilewright.integrations._weights import Weights, check_real, fp8_blocks, mxfp4, mxfp4_codes, quantized_weights
@@ -41,6 +42,12 @@ class ExpertLayer:
     unit: Unit = SWIGLU
     recipe: str = "1x128"
     activations: str | None = None
+    parts: tuple[Parts, Parts] | None = field(init=False, default=None, repr=False)
+    """Of quantized weights, for torch.compile, which cannot look into operands."""
+
+    def __post_init__(self) -> None:
+        if not self.is_real:
+            object.__setattr__(self, "parts", (parts_of(self.up), parts_of(self.down)))
 
     @property
     def is_real(self) -> bool:
@@ -170,13 +177,14 @@ class ExpertLayer:
         invariant: bool | None,
         more: dict[str, Any],
     ) -> torch.Tensor:
-        given = {"up_bias": self.up_bias, "down_bias": self.down_bias, **self.unit_words, **more}
-        given |= {"recipe": self.recipe} if self.is_real else {"activations": self.activations}
-        if invariant is None:
-            made = tilewright.torch.moe(x, ids, weights, self.up, self.down, **given)
-        else:
+        if invariant is not None:
             with options(invariant=invariant):
-                made = tilewright.torch.moe(x, ids, weights, self.up, self.down, **given)
+                return self._by_torch(x, ids, weights, out, None, more)
+        if self.parts is None:
+            biases = {"up_bias": self.up_bias, "down_bias": self.down_bias}
+            made = tilewright.torch.moe(x, ids, weights, self.up, self.down, recipe=self.recipe, **biases, **self.unit_words, **more)
+        else:
+            made = by_operator(x, ids, weights, self.parts, (self.up_bias, self.down_bias), self.unit, self.activations, **more)
         return made if out is None else out.copy_(made)
 
     def _at_once(

@@ -21,8 +21,7 @@ _POWERS = tuple(dtype for dtype in (torch.uint8, getattr(torch, "float8_e8m0fnu"
 def quantized_weights(w: Weights, sides: Sides | None, activations: str | None) -> Weights:
     """Real weights quantized as `sides` says, and MXFP4 packed for the activations. Others as they are."""
     if sides is not None:
-        # Scales of MXFP4 that are rounded down, as OCP has it, would saturate the largest numbers of a block.
-        w = quantize(w.detach(), sides.weights, round_up=sides.weights == "mxfp4")
+        w = quantize(w.detach(), sides.weights)
     if isinstance(w, Quantized) and w.recipe == "mxfp4":
         return pack_weights(w, "bf16" if activations in (None, "bf16") else "fp8")
     return w
