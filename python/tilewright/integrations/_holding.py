@@ -32,6 +32,10 @@ def held(module: torch.nn.Module, layer: ExpertLayer) -> ExpertLayer:
     return replace(layer, **{side: _operand(module, name, getattr(layer, side)) for side, name in _NAMES.items()})
 
 
+def place_of_held(module: torch.nn.Module) -> torch.device:
+    return module.get_buffer(_NAMES["up"]).device
+
+
 def drop(module: torch.nn.Module) -> None:
     """Removes the buffers."""
     for name in _NAMES.values():

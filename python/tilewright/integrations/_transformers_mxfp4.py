@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from transformers.core_model_loading import ConversionOps
+from transformers.core_model_loading import ConversionOps, _IdentityOp
 from transformers.integrations.mxfp4 import Mxfp4Deserialize, Mxfp4GptOssExperts
 from transformers.models.gpt_oss.modeling_gpt_oss import GptOssMLP
 from transformers.quantizers import auto
@@ -37,7 +37,7 @@ class PackedExperts(Mxfp4GptOssExperts):
         packed = mxfp4(blocks, scales, "bf16")
         self.headers[side] = packed.header
         self._parameters.pop(side, None)
-        self.register_buffer(side, packed.data, persistent=False)
+        self.register_buffer(side, packed.data)  # persistent: transformers empties the others at the end of loading
         self._layer = None
 
     def packed(self, side: str) -> PackedWeights:
@@ -76,6 +76,11 @@ class Pack(ConversionOps):
         module._is_hf_initialized = True
         missing_keys.discard(full_layer_name)
         return {}
+
+    @property
+    def reverse_op(self) -> ConversionOps:
+        """Nothing: the state that is saved has blocks and scales already."""
+        return _IdentityOp()
 
 
 class Mxfp4Quantizer(Mxfp4HfQuantizer):
@@ -135,6 +140,7 @@ class Mxfp4Quantizer(Mxfp4HfQuantizer):
             for side in _SIDES if isinstance(module, PackedExperts) else ():
                 codes = module.packed(side).unpack()
                 scales = codes.scales.view(torch.uint8)
+                del state[f"{name}.{side}"]
                 state[f"{name}.{side}_blocks"] = codes.values.reshape(*scales.shape, -1)
                 state[f"{name}.{side}_scales"] = scales
         return state, {}

@@ -13,7 +13,7 @@ import torch
 
 from tilewright.integrations._experts import ExpertLayer
 from tilewright.integrations._fit import Unfit, check_device, decline
-from tilewright.integrations._holding import drop, free, held, hold
+from tilewright.integrations._holding import drop, free, held, hold, place_of_held
 from tilewright.integrations._transformers_layers import WEIGHTS, check_unprepared, layer_of, unit_of
 from tilewright.torch._units import Unit
 
@@ -116,11 +116,11 @@ def _describe(module: Any) -> str:
 def _moved(module: Any, plan: Plan, device: torch.device) -> Plan:
     """The plan of a prepared module that was moved to another device."""
     assert plan.prepared is not None and plan.unit is not None
-    layer = held(module, plan.prepared) if plan.holds else layer_of(module, plan.unit, None, False)
-    if layer.device != device:
-        raise RuntimeError(_of_prepared(plan, f"tokens on {device}", f"{layer.device}, where its weights are"))
-    check_device(device)
-    plan.prepared, plan.device = layer, device
+    place = place_of_held(module) if plan.holds else module.down_proj.device
+    if place != device:
+        raise RuntimeError(_of_prepared(plan, f"tokens on {device}", f"{place}, where its weights are"))
+    plan.prepared = held(module, plan.prepared) if plan.holds else layer_of(module, plan.unit, None, False)
+    plan.device = device
     return plan
 
 
