@@ -1,4 +1,4 @@
-"""Runs before torch or the library is imported: sets variables that OpenMP reads only once, and checks that torch is installed."""
+"""Runs before torch or the library is imported: sets variables that OpenMP reads only once, and checks what is installed."""
 
 import importlib.util
 import os
@@ -12,6 +12,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 def pytest_configure():
-    """No test is skipped silently: if tools/setup has installed torch, its import must work."""
-    if importlib.util.find_spec("torch") is None and (pathlib.Path(sys.prefix) / ".torch").exists():
-        raise pytest.UsageError("torch was installed here and is gone: remove build/venv and run tools/setup torch=yes")
+    """No test is skipped silently: if tools/setup has installed torch or transformers, their import must work."""
+    for package, stamp in (("torch", ".torch"), ("transformers", ".engines")):
+        if importlib.util.find_spec(package) is None and (pathlib.Path(sys.prefix) / stamp).exists():
+            raise pytest.UsageError(f"{package} was installed here and is gone: remove build/venv and run tools/setup torch=yes")

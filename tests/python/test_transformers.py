@@ -12,7 +12,7 @@ import sys
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch: tools/setup torch=yes, or pip install torch")
-transformers = pytest.importorskip("transformers", reason="needs transformers: tools/setup")
+transformers = pytest.importorskip("transformers", reason="needs transformers: tools/setup torch=yes")
 
 import tilewright as tw  # noqa: E402
 import tilewright.integrations.transformers as door  # noqa: E402
@@ -38,7 +38,7 @@ from transformers_models import (  # noqa: E402
 )
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-OTHER = ROOT / "build" / "transformers-5.17.0"
+OTHER = ROOT / "build" / "engines-older"
 LIMITS = {"1x128": 0.08, "row": 0.08, "1x128:mxfp4": 0.25, "bf16:mxfp4": 0.25}
 
 
@@ -538,7 +538,7 @@ def test_the_other_version():
         assert transformers.__version__ in door.TESTED
         return
     if not OTHER.is_dir():
-        pytest.skip(f"needs {OTHER}: tools/setup")
+        pytest.skip(f"needs {OTHER}: tools/setup torch=yes")
     path = os.pathsep.join([str(OTHER), *filter(None, [os.environ.get("PYTHONPATH")])])
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "not compile and not graph", __file__],

@@ -44,8 +44,11 @@ class ExpertLayer:
     activations: str | None = None
     parts: tuple[Parts, Parts] | None = field(init=False, default=None, repr=False)
     """Of quantized weights, for torch.compile, which cannot look into operands."""
+    unit_words: dict[str, Any] = field(init=False, repr=False)
+    """The unit as keywords of `tilewright.moe`."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "unit_words", _words_of(self.unit))
         if not self.is_real:
             object.__setattr__(self, "parts", (parts_of(self.up), parts_of(self.down)))
 
@@ -97,8 +100,8 @@ class ExpertLayer:
         Args:
             x: [tokens, hidden]. A `Quantized` by `activations` only goes with quantized weights.
             ids: int32 or int64 [tokens, k]. A number that names no expert is skipped, whatever it is.
-            weights: [tokens, k], or None: 1.
-            expert_map: int32 [global experts], the local number of each, -1 for those that are elsewhere.
+            weights: [tokens, k]. None: 1.
+            expert_map: int32 [global experts], the local number of each. -1 for those that are elsewhere.
             addend: of the shape of the result, added before its one rounding.
             weights_at, out, invariant, workspace: as in `tilewright.moe`.
 
@@ -205,19 +208,12 @@ class ExpertLayer:
         )
         return made
 
-    @property
-    def unit_words(self) -> dict[str, Any]:
-        """The unit as keywords of `tilewright.moe`."""
-        unit = self.unit
-        return {
-            "activation": unit.kind,
-            "alpha": unit.alpha,
-            "beta": unit.beta,
-            "limit": unit.limit,
-            "gate_bound": unit.gate_bound,
-            "up_bound": unit.up_bound,
-            "interleaved": unit.interleaved,
-        }
+
+def _words_of(unit: Unit) -> dict[str, Any]:
+    """The unit as keywords of `tilewright.moe`."""
+    numbers = {"alpha": unit.alpha, "beta": unit.beta, "limit": unit.limit}
+    bounds = {"gate_bound": unit.gate_bound, "up_bound": unit.up_bound}
+    return {"activation": unit.kind, **numbers, **bounds, "interleaved": unit.interleaved}
 
 
 def _detached(bias: torch.Tensor | None) -> torch.Tensor | None:

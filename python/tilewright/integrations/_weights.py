@@ -70,7 +70,7 @@ def mxfp4_codes(codes: torch.Tensor, scales: torch.Tensor) -> Quantized:
     """The same weights, not packed and not copied. A GPU then packs them, or their scales, at each call.
 
     Args:
-        codes: uint8 or int8, two values per byte, the even k in the low nibble: [experts, n, k / 2] or [experts, n, k / 32, 16].
+        codes: uint8 or int8, [experts, n, k / 2] or [experts, n, k / 32, 16]. Two values per byte, the even k in the low nibble.
         scales: powers of two with a bias of 127, uint8 or float8_e8m0fnu [experts, n, k / 32].
 
     Raises:
