@@ -44,7 +44,7 @@ def exact(x, ids, shares, up, down, up_bias=0, down_bias=0, unit=SWIGLU):
     return out
 
 
-# What fits.
+# Fitting.
 
 
 def test_no_engine_is_imported_before_it_is_asked_for():
@@ -361,7 +361,8 @@ def test_invariant_tokens_do_not_depend_on_the_batch():
 def test_compiled_calls_have_the_bits_of_eager_ones():
     x, ids, shares = tokens()
     torch._dynamo.reset()
-    for layer in (ExpertLayer(*weights()), ExpertLayer(*weights()).quantized(), ExpertLayer(*weights(), recipe="bf16:mxfp4").quantized()):
+    layers = [ExpertLayer(*weights(), recipe=recipe) for recipe in ("1x128", "1x128", "bf16:mxfp4")]
+    for layer in (layers[0], layers[1].quantized(), layers[2].quantized()):
         compiled = torch.compile(layer.tokens, backend="aot_eager", fullgraph=True)
         assert same([compiled(x, ids, shares)], [layer.tokens(x, ids, shares)])
 

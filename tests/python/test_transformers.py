@@ -235,7 +235,7 @@ def test_copies_move_and_keep_their_numbers():
         assert same([module(*x)], [before])
         model.to("meta")
         plan = module.__dict__["_tilewright"]
-        plan.device = torch.device("cuda", 0)  # as if the tokens had been elsewhere before
+        plan.device = torch.device("cuda", 0)  # as if earlier tokens had been elsewhere
         with pytest.raises(RuntimeError, match="got tokens on cpu; expected meta, where its weights are"):
             module(*x)
 
@@ -328,14 +328,14 @@ def test_an_fp8_module_with_gradients_stays_with_transformers(lines, monkeypatch
 def test_an_mxfp4_checkpoint(tmp_path, lines):
     """Against the same checkpoint dequantized by transformers; and saved, it is the same again."""
     stored = mxfp4_checkpoint(tmp_path / "a")
-    real = AutoModelForCausalLM.from_pretrained(tmp_path / "a", dtype=torch.bfloat16, quantization_config=Mxfp4Config(dequantize=True))
-    model = AutoModelForCausalLM.from_pretrained(tmp_path / "a", dtype=torch.bfloat16, experts_implementation="tilewright")
+    as_real, ours = {"quantization_config": Mxfp4Config(dequantize=True)}, {"experts_implementation": "tilewright"}
+    real, model = (AutoModelForCausalLM.from_pretrained(tmp_path / "a", dtype=torch.bfloat16, **how) for how in (as_real, ours))
     assert door.prepare(model) == [name for name, _ in blocks_of(model)]
     x = tokens(dtype=torch.bfloat16)
     with torch.no_grad():
-        for (_, ours), (_, theirs) in zip(blocks_of(model), blocks_of(real), strict=True):
-            assert ours.num_experts == EXPERTS and not hasattr(theirs, "pack")
-            assert error(ours(*x), by_loop(theirs, *x).double()) < 0.01
+        for (_, module), (_, other) in zip(blocks_of(model), blocks_of(real), strict=True):
+            assert module.num_experts == EXPERTS and not hasattr(other, "pack")
+            assert error(module(*x), by_loop(other, *x).double()) < 0.01
         assert error(model(words()).logits, real(words()).logits.double()) < 0.02
     with pytest.raises(ValueError, match="requires_grad|requires a gradient"):
         blocks_of(model)[0][1](x[0].requires_grad_(), *x[1:])
@@ -343,7 +343,7 @@ def test_an_mxfp4_checkpoint(tmp_path, lines):
     for name, tensor in stored.items():
         assert torch.equal(state[name], tensor), name
     model.save_pretrained(tmp_path / "b")
-    again = AutoModelForCausalLM.from_pretrained(tmp_path / "b", dtype=torch.bfloat16, experts_implementation="tilewright")
+    again = AutoModelForCausalLM.from_pretrained(tmp_path / "b", dtype=torch.bfloat16, **ours)
     with torch.no_grad():
         assert same([again(words()).logits], [model(words()).logits])
     assert lines() == []
@@ -376,7 +376,7 @@ def test_an_mxfp4_checkpoint_on_another_card(tmp_path, lines, monkeypatch):
     expect_one_line(lines, "MXFP4 experts", "A100 of compute capability 8.0", "transformers' MXFP4 runs instead")
 
 
-# What does not fit.
+# Modules that do not fit.
 
 
 def experts_class(**decorated):
@@ -453,7 +453,8 @@ def test_modules_that_do_not_fit(which, lines, monkeypatch):
     x = here(dtype=module.down_proj.dtype)
     for _ in range(2):
         assert error(module(*x), by_loop(module, *x).double()) < 0.01
-    expect_one_line(lines, "Experts [6, 64, 96]: ", what.replace("SiLUActivation", type(module.act_fn).__name__), "grouped_mm runs instead")
+    what = what.replace("SiLUActivation", type(module.act_fn).__name__)
+    expect_one_line(lines, "Experts [6, 64, 96]: ", what, "grouped_mm runs instead")
     monkeypatch.setenv("TILEWRIGHT_STRICT", "1")
     with pytest.raises(RuntimeError, match="TILEWRIGHT_STRICT=1"):
         module(*x)

@@ -79,11 +79,12 @@ def tokens(count=24, dtype=torch.float32, device="cpu", seed=0):
     generator = torch.Generator().manual_seed(seed)
     ids = torch.stack([torch.randperm(EXPERTS, generator=generator)[:TOP] for _ in range(count)])
     ids[-1, -1] = EXPERTS
-    return normal(count, HIDDEN, seed=seed, dtype=dtype, device=device), ids.to(device), normal(count, TOP, seed=seed + 1, device=device).sigmoid()
+    weights = normal(count, TOP, seed=seed + 1, device=device).sigmoid()
+    return normal(count, HIDDEN, seed=seed, dtype=dtype, device=device), ids.to(device), weights
 
 
 def by_loop(module, x, ids, weights, gate=None):
-    """What the module says that it computes, in float32, by its own gate and weights. With gradients."""
+    """The experts in float32, by the module's own gate and weights. With gradients."""
     stacks = [getattr(module, "gate_up_proj" if module.has_gate else "up_proj"), module.down_proj]
     up, down = (w.float().mT if module.is_transposed else w.float() for w in stacks)
     return looped(x, ids, weights, up, down, gate or (module._apply_gate if module.has_gate else module.act_fn),
@@ -102,7 +103,8 @@ def looped(x, ids, weights, up, down, gate, up_bias=None, down_bias=None):
 
 def fp8_experts(config, form="128x128", device="cpu", **more):
     """A module as transformers' quantizer makes it, with quantized numbers, and its real up and down."""
-    kind = use_experts_implementation(experts_class=type("FP8Experts", (FP8Experts,), {}), experts_interface=ALL_FP8_EXPERTS_FUNCTIONS)
+    kind = type("FP8Experts", (FP8Experts,), {})
+    kind = use_experts_implementation(experts_class=kind, experts_interface=ALL_FP8_EXPERTS_FUNCTIONS)
     if form == "fp4":
         more |= {"scale_fmt": "ue8m0"}
         config.expert_dtype = "fp4"  # where 5.17 has it
@@ -115,7 +117,8 @@ def fp8_experts(config, form="128x128", device="cpu", **more):
     for i, name in enumerate(("gate_up_proj", "down_proj")):
         w, scale = getattr(module, name), getattr(module, f"{name}_scale_inv")
         columns = w.shape[2] * (2 if form == "fp4" else 1)
-        q = tw.quantize(normal(*w.shape[:2], columns, seed=7 + i) * columns**-0.5, "mxfp4" if form == "fp4" else "128x128", round_up=True)
+        numbers = normal(*w.shape[:2], columns, seed=7 + i) * columns**-0.5
+        q = tw.quantize(numbers, "mxfp4" if form == "fp4" else "128x128", round_up=True)
         w.data = q.values.view(w.dtype).clone()
         scale.data = q.scales.view(scale.dtype) if form == "fp4" else q.scales.to(scale.dtype)
         real.append(q.dequantize().to(device))

@@ -10,6 +10,6 @@ Each engine has a module, which imports the engine only when one of its function
 | torchtitan | `tilewright.integrations.torchtitan` |
 | Megatron-LM | `tilewright.integrations.megatron` |
 
-A layer that does not qualify runs in the engine, and the engine's log has one line with the layer, the reason and what runs
+A layer that does not qualify runs in the engine. The engine's log then has one line: the layer, the reason and the code that runs
 instead. `TILEWRIGHT_STRICT=1` makes an error of that line.
 """

@@ -184,8 +184,8 @@ class ExpertLayer:
             with options(invariant=invariant):
                 return self._by_torch(x, ids, weights, out, None, more)
         if self.parts is None:
-            biases = {"up_bias": self.up_bias, "down_bias": self.down_bias}
-            made = tilewright.torch.moe(x, ids, weights, self.up, self.down, recipe=self.recipe, **biases, **self.unit_words, **more)
+            more |= {"up_bias": self.up_bias, "down_bias": self.down_bias, "recipe": self.recipe, **self.unit_words}
+            made = tilewright.torch.moe(x, ids, weights, self.up, self.down, **more)
         else:
             made = by_operator(x, ids, weights, self.parts, (self.up_bias, self.down_bias), self.unit, self.activations, **more)
         return made if out is None else out.copy_(made)

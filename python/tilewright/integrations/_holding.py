@@ -19,7 +19,7 @@ _NAMES = {"up": "tilewright_up", "down": "tilewright_down"}
 
 
 def hold(module: torch.nn.Module, layer: ExpertLayer) -> None:
-    """Puts the quantized weights of a layer into buffers of the module, in place of those that were there."""
+    """Puts the quantized weights of a layer into buffers of the module, in place of former ones."""
     for side, name in _NAMES.items():
         operand: Any = getattr(layer, side)
         module.register_buffer(name, _bytes_of(operand.values), persistent=False)
@@ -57,8 +57,7 @@ def _operand(module: torch.nn.Module, name: str, like: Any) -> Quantized | Packe
 def free(module: torch.nn.Module, names: tuple[str, ...], explanation: str) -> None:
     """Deletes parameters of the module. Whoever asks for them later, or for the module's state, gets the explanation.
 
-    The module's class becomes a subclass of the one that it has, because torch looks for parameters only where the class has no
-    attribute of that name.
+    The module gets a subclass of its class with attributes of these names: torch looks for parameters only where there are none.
     """
     for name in names:
         del module._parameters[name]

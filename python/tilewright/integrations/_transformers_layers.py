@@ -64,8 +64,8 @@ def _candidates(module: torch.nn.Module) -> list[Unit]:
     limits = [math.inf, *_numbers(module, "limit", "swiglu_limit")]
     units = [SWIGLU._replace(alpha=a, beta=b, limit=c) for a, b, c in itertools.product(alphas, (0.0, 1.0), limits)]
     units.append(SWIGLU._replace(kind="geglu"))
-    bounds = itertools.product(_numbers(module, "gate_softcap", "mlp_gate_softcap"), _numbers(module, "up_softcap", "mlp_up_softcap"))
-    units += [SWIGLU._replace(kind="situ", gate_bound=gate, up_bound=up) for gate, up in bounds]
+    gates, ups = _numbers(module, "gate_softcap", "mlp_gate_softcap"), _numbers(module, "up_softcap", "mlp_up_softcap")
+    units += [SWIGLU._replace(kind="situ", gate_bound=gate, up_bound=up) for gate, up in itertools.product(gates, ups)]
     return [unit._replace(interleaved=interleaved) for interleaved in (False, True) for unit in units]
 
 

@@ -1,8 +1,8 @@
 """MXFP4 checkpoints of gpt-oss in transformers: their blocks and scales are packed as they are loaded.
 
-transformers' own quantizer hands them to kernels that it downloads, which keep them in another order. It dequantizes the model where
-it has no such kernels, on a CPU for example. The quantizer here takes its place in transformers' table and does what its parent does,
-until a model asks for "tilewright": blocks and scales then stay as they are, and no kernels are downloaded.
+transformers' own quantizer hands them to kernels that it downloads, which keep them in another order. Where it has no such kernels,
+on a CPU for example, it dequantizes the model. The quantizer here takes its place in transformers' table. It does what its parent
+does, until a model asks for "tilewright". Then blocks and scales stay as they are, and no kernels are downloaded.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What was decided for one module of experts of transformers, and its call.
+"""The plan of one module of experts of transformers, and its call.
 
-A plan is an attribute of its module. `prepare` makes it, or the first call, because a module does not know its device before. It
-holds the unit, and the quantized weights of a module that was prepared.
+A plan is an attribute of its module. `prepare` makes it, or the first call, which is the first to know the device. It holds the
+unit, and the quantized weights of a module that was prepared.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ def run(module: Any, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, 
 
 def _trains(module: torch.nn.Module) -> bool:
     """Whether real weights want gradients. FP8's do not, whatever the parameter says."""
-    return any(w is not None and w.requires_grad and w.element_size() > 1 and not _is_scale(n) for n, w in module._parameters.items())
+    parameters = module._parameters.items()
+    return any(w is not None and w.requires_grad and w.element_size() > 1 and not _is_scale(name) for name, w in parameters)
 
 
 def _is_scale(name: str) -> bool:
@@ -86,7 +87,7 @@ def _by_engine(module: Any, name: str, reason: str, interface: Any) -> Any:
 
 @torch.compiler.disable
 def make_plan(module: Any, device: torch.device, name: str | None = None) -> Plan:
-    """Plans a module for a device. torch.compile does not trace it: with fullgraph=True call the model, or `prepare`, before."""
+    """Plans a module for a device. torch.compile does not trace it: with fullgraph=True, call the model or `prepare` first."""
     plan: Plan | None = module.__dict__.get(_PLAN)
     if plan is not None and plan.prepared is not None:
         return _moved(module, plan, device)

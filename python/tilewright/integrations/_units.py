@@ -43,22 +43,22 @@ def gated_unit(
     Raises:
         Unfit: no unit of `tilewright.moe` computes it.
     """
-    plain = name.removesuffix("_no_mul")
-    gated = gated and plain == name
+    bare = name.removesuffix("_no_mul")
+    gated = gated and bare == name
     if not gated:
-        if plain not in _SQUARE:
-            unfit("activation", f"{plain!r} without gates", "relu2 without gates, or a unit with gates")
+        if bare not in _SQUARE:
+            unfit("activation", f"{bare!r} without gates", "relu2 without gates, or a unit with gates")
         return SWIGLU._replace(kind="relu_squared")
-    if plain in _SILU:
+    if bare in _SILU:
         return SWIGLU._replace(alpha=_or(alpha, 1.0), beta=_or(beta, 0.0), limit=_or(limit, math.inf), interleaved=interleaved)
-    if plain in _OPENAI:
+    if bare in _OPENAI:
         numbers = {"alpha": _or(alpha, _OPENAI_ALPHA), "beta": _or(beta, 1.0), "limit": _or(limit, _OPENAI_LIMIT)}
         return SWIGLU._replace(**numbers, interleaved=interleaved)
     if limit is not None and not math.isinf(limit):
         unfit("activation", f"{name!r} with a limit of {limit}", "a limit only with SwiGLU")
-    if plain in _TANH_GELU:
+    if bare in _TANH_GELU:
         return SWIGLU._replace(kind="geglu", interleaved=interleaved)
-    if plain == "situ":
+    if bare == "situ":
         bounds = {"gate_bound": _or(gate_bound, 4.0), "up_bound": _or(up_bound, 25.0)}
         return SWIGLU._replace(kind="situ", **bounds, interleaved=interleaved)
     unfit("activation", repr(name), "silu, swigluoai, gelu with tanh, situ, or relu2 without gates")
