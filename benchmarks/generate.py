@@ -9,8 +9,8 @@ The table "block" has device times of one layer's experts, as replays of a CUDA 
 x is grouped_mm's time over ours, target the ratio to reach.
 
 The table "model" has tokens per second, by the host's clock, without compilation. Batches are those of `generate`. A prefill has
-2,048 tokens. share is the part of the time that our experts take, its the part of grouped_mm's. logits is the largest difference
-of grouped_mm's logits, relL2 the relative one.
+2,048 tokens. The column share is the part of the time that our experts take, its the part of grouped_mm's. The column logits is
+the largest difference of grouped_mm's logits, relL2 the relative one.
 
 The table "host" has the time of a call of a module of experts, and of `tw.moe` on its operands, without waiting for the GPU.
 

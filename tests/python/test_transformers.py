@@ -215,6 +215,9 @@ def test_copies_are_made_again_and_dropped():
         assert same([module(*x)], [before])
         door.prepare(model, "1x128", free_originals=False)
         assert same([module(*x)], [before * 2])
+        assert door.prepare(model) == [] and not list(module.buffers())  # real weights without a recipe
+        assert error(module(*here()), by_loop(module, *here()).double()) < 1e-5
+        door.prepare(model, "1x128", free_originals=False)
     with pytest.raises(RuntimeError, match=r"got a call with gradients; .* Call release\(model\) to train"):
         module(*x)
     assert "experts.down_proj" in " ".join(model.state_dict()) and "tilewright" not in " ".join(model.state_dict())
@@ -232,10 +235,11 @@ def test_copies_move_and_keep_their_numbers():
     with torch.no_grad():
         before = module(*x)
         model.half()
-        assert same([module(*x)], [before])
-        model.to("meta")
         plan = module.__dict__["_tilewright"]
         plan.device = torch.device("cuda", 0)  # as if earlier tokens had been elsewhere
+        assert same([module(*x)], [before]) and plan.device == torch.device("cpu")
+        model.to("meta")
+        plan.device = torch.device("cuda", 0)
         with pytest.raises(RuntimeError, match="got tokens on cpu; expected meta, where its weights are"):
             module(*x)
 

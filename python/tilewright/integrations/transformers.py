@@ -40,9 +40,6 @@ def register(recipe: str | None = None) -> bool:
         ValueError: there is no such recipe.
         RuntimeError: an untested version, with TILEWRIGHT_STRICT=1.
     """
-    from transformers.integrations.finegrained_fp8 import ALL_FP8_EXPERTS_FUNCTIONS
-    from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
-
     from tilewright.integrations._recipes import check_training
     from tilewright.integrations._transformers_plan import run, settings
 
@@ -54,6 +51,13 @@ def register(recipe: str | None = None) -> bool:
     except Unfit as reason:
         settings.refusal = str(reason)
         decline("transformers", "any experts", reason, "transformers' grouped_mm", _logger())
+    try:
+        from transformers.integrations.finegrained_fp8 import ALL_FP8_EXPERTS_FUNCTIONS
+        from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
+    except ImportError:
+        if settings.refusal is None:
+            raise
+        return False  # a version that has no such functions: the log has said that it was not tested
 
     def experts(module: Any, hidden_states: Any, top_k_index: Any, top_k_weights: Any) -> Any:
         return run(module, hidden_states, top_k_index, top_k_weights, ALL_EXPERTS_FUNCTIONS)
