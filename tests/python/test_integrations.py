@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs torch: tools/setup torch=yes, or pip install torch")
 
 import tilewright as tw  # noqa: E402
-from tilewright.integrations import _experts, _fit, _units  # noqa: E402
+from tilewright.integrations import _experts, _fit, _holding, _units  # noqa: E402
 from tilewright.integrations._experts import ExpertLayer, fp8_blocks, gated_unit, mxfp4  # noqa: E402
 from tilewright.integrations._fit import Unfit, check_device, decline  # noqa: E402
 from tilewright.integrations._units import SWIGLU, same_unit  # noqa: E402
@@ -378,3 +378,22 @@ def test_quantized_weights_refuse_gradients():
 def test_probes_are_large_enough_to_see_limits():
     """A limit that no probe reaches would not be seen."""
     assert _units._probes(2).abs().max() > 5000
+
+
+def test_held_weights_keep_their_strides_and_memory():
+    """A quantizer's scales may be padded, as a kernel wants them."""
+    q = tw.quantize(normal(EXPERTS, 2 * INNER, HIDDEN), "row")
+    padded = torch.zeros(EXPERTS, 2 * INNER + 8)[:, : 2 * INNER]
+    padded.copy_(q.scales.view(padded.shape))
+    up = tw.Quantized(q.values, "row", padded.view(q.scales.shape) if q.scales.dim() == 2 else padded[..., None])
+    layer = ExpertLayer(up, tw.quantize(normal(EXPERTS, HIDDEN, INNER), "row"), activations="row")
+    module = torch.nn.Module()
+    _holding.hold(module, layer)
+    held = _holding.held(module.half(), layer)
+    assert held.up.scales.stride() == up.scales.stride() and held.up.values.data_ptr() == up.values.data_ptr()
+    assert same([held.up.dequantize()], [q.dequantize()])
+    x, ids, shares = tokens()
+    assert same([held.tokens(x, ids, shares)], [layer.tokens(x, ids, shares)])
+    assert not module.state_dict()
+    _holding.drop(module)
+    assert not list(module.buffers())

@@ -375,8 +375,11 @@ def test_an_mxfp4_checkpoint_on_another_card(tmp_path, lines, monkeypatch):
 
     monkeypatch.setattr(_fit, "_card", lambda index: ("A100", (8, 0)))
     quantizer = mxfp4.Mxfp4Quantizer(Mxfp4Config())
-    assert quantizer._fits({"": "cpu"}) and lines() == []
-    assert not quantizer._fits({"": 0, "lm_head": "cpu"})
+    for device_map in ({"": "cpu", "a": "disk"}, None, "cpu", torch.device("cpu")):
+        assert quantizer._fits(device_map)
+    assert quantizer._fits("auto") != torch.cuda.is_available()
+    for device_map in ({"": 0, "lm_head": "cpu"}, "cuda", "cuda:1", 0, torch.device("cuda")):
+        assert not quantizer._fits(device_map)
     expect_one_line(lines, "MXFP4 experts", "A100 of compute capability 8.0", "transformers' MXFP4 runs instead")
 
 

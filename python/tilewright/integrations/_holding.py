@@ -1,6 +1,7 @@
 """Quantized weights in buffers of an engine's module, and the end of the weights from which they were made.
 
-Buffers move with their module. They are uint8, so that a change of the module's dtype leaves them, and are not in its state.
+Buffers move with their module. They are bytes [n], so that a change of the module's dtype leaves them and a copy has the same
+strides. They are not in the module's state.
 """
 
 from __future__ import annotations
@@ -44,14 +45,20 @@ def drop(module: torch.nn.Module) -> None:
 
 
 def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.contiguous().view(torch.uint8)
+    """The memory from the first to the last element, without a copy."""
+    span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.as_strided((span,), (1,)).view(torch.uint8)
+
+
+def _like(data: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+    return data.view(tensor.dtype).as_strided(tensor.shape, tensor.stride())
 
 
 def _operand(module: torch.nn.Module, name: str, like: Any) -> Quantized | PackedWeights:
     values = getattr(module, name)
     if isinstance(like, PackedWeights):
         return PackedWeights(values, like.header)
-    return Quantized(values.view(like.values.dtype), like.recipe, getattr(module, f"{name}_scales").view(like.scales.dtype))
+    return Quantized(_like(values, like.values), like.recipe, _like(getattr(module, f"{name}_scales"), like.scales))
 
 
 def free(module: torch.nn.Module, names: tuple[str, ...], explanation: str) -> None:

@@ -88,25 +88,21 @@ class Mxfp4Quantizer(Mxfp4HfQuantizer):
 
     def __init__(self, quantization_config: Any, **more: Any) -> None:
         super().__init__(quantization_config, **more)
-        self._wants_mxfp4 = not quantization_config.dequantize
-        self._missing: ImportError | None = None
+        self._environment: tuple[Any, Any] = ((), {})
         self._packs = False
 
     def validate_environment(self, *given: Any, **more: Any) -> None:
-        """Whether the model asks for "tilewright" is not known yet, so that an error of the parent waits."""
-        try:
-            super().validate_environment(*given, **more)
-        except ImportError as error:
-            self._missing = error
+        """The parent looks for its kernels later: here it is not known yet whether the model asks for "tilewright"."""
+        self._environment = (given, more)
 
     def _process_model_before_weight_loading(self, model: Any, **more: Any) -> None:
-        self._packs = self.pre_quantized and self._wants_mxfp4 and _asks(model) and self._fits(more.get("device_map"))
+        asks = self.pre_quantized and not self.quantization_config.dequantize and _asks(model)
+        self._packs = asks and self._fits(more.get("device_map"))
         if not self._packs:
-            if self._missing is not None:
-                raise self._missing
+            given, words = self._environment
+            super().validate_environment(*given, **words)
             super()._process_model_before_weight_loading(model, **more)
             return
-        self.quantization_config.dequantize = False
         kept_out = self.quantization_config.modules_to_not_convert
         self.modules_to_not_convert = self.get_modules_to_not_convert(model, kept_out, model._keep_in_fp32_modules)
         for name, module in list(model.named_modules()):
@@ -115,10 +111,9 @@ class Mxfp4Quantizer(Mxfp4HfQuantizer):
                     module.experts = PackedExperts(model.config)
 
     def _fits(self, device_map: Any) -> bool:
-        places = set(device_map.values()) if isinstance(device_map, dict) else {device_map or "cpu"}
         try:
-            for place in places - {"cpu", "disk", "meta"}:
-                check_device(torch.device("cuda", place) if isinstance(place, int) else torch.device(place))
+            for place in set(device_map.values()) if isinstance(device_map, dict) else {device_map}:
+                check_device(_device_of(place))
         except Unfit as reason:
             logger = logging.get_logger("transformers.integrations.tilewright")
             decline("transformers", "MXFP4 experts", reason, "transformers' MXFP4", logger)
@@ -144,6 +139,17 @@ class Mxfp4Quantizer(Mxfp4HfQuantizer):
                 state[f"{name}.{side}_blocks"] = codes.values.reshape(*scales.shape, -1)
                 state[f"{name}.{side}_scales"] = scales
         return state, {}
+
+
+def _device_of(place: Any) -> torch.device:
+    """The device of an entry of a device map. Plans such as "auto" take GPUs where there are some."""
+    if place in (None, "cpu", "disk", "meta"):
+        return torch.device("cpu")
+    if isinstance(place, int):
+        return torch.device("cuda", place)
+    if place in ("auto", "balanced", "balanced_low_0", "sequential"):
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device(place)
 
 
 def _asks(model: Any) -> bool:
