@@ -263,15 +263,18 @@ def test_fp8_modules(form, numbers, prepared, lines):
     assert lines() == []
 
 
-def test_an_fp8_module_in_one_graph():
+@pytest.mark.parametrize("prepared", [False, True])
+def test_an_fp8_module_in_one_graph(prepared):
+    """In several, if it was not prepared."""
     torch._dynamo.reset()
     config = config_of("qwen3_moe")
     config._experts_implementation = "tilewright"
     module, _, _ = fp8_experts(config)
-    _transformers_plan.prepare_module(module, "experts", None, True)
+    if prepared:
+        _transformers_plan.prepare_module(module, "experts", None, True)
     x = tokens()
     with torch.no_grad():
-        assert same([torch.compile(module, backend="aot_eager", fullgraph=True)(*x)], [module(*x)])
+        assert same([torch.compile(module, backend="aot_eager", fullgraph=prepared)(*x)], [module(*x)])
 
 
 def test_softcaps_of_fp8_modules(lines):

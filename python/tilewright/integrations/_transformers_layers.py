@@ -112,6 +112,7 @@ def _weights_name(module: torch.nn.Module) -> str:
     return "gate_up_proj" if module.has_gate else "up_proj"
 
 
+@torch.compiler.disable  # operands of the library cannot be made in a graph
 def _fp8_layer(module: Any, up: torch.Tensor, unit: Unit) -> ExpertLayer:
     if module.activation_scheme != "dynamic":
         unfit("activation_scheme", repr(module.activation_scheme), "'dynamic', scales of activations that are computed")
