@@ -71,13 +71,13 @@ def row(layer, x, expert, unit, fp8):
     return (y + (0 if layer.b2 is None else layer.b2[expert].float())).bfloat16().float()
 
 
-def expected(layer, x, weights, ids, unit, fp8, on_input=False):
-    """The sum of the layer in float32. ids: local, others are skipped."""
+def expected(layer, x, weights, ids, unit, fp8, on_input=None):
+    """The sum of the layer in float32. ids: local, others are skipped. on_input: the dtype of inputs times their weights."""
     sums = torch.zeros(x.shape)
     for t, k in torch.cartesian_prod(torch.arange(ids.shape[0]), torch.arange(ids.shape[1])).tolist():
         e, w = int(ids[t, k]), float(weights[t, k])
         if 0 <= e < EXPERTS:
-            scaled = (x[t].float() * w).bfloat16() if on_input else x[t]
+            scaled = (x[t].float() * w).to(on_input) if on_input else x[t]
             sums[t] += (1 if on_input else w) * row(layer, scaled[None], e, unit, fp8)[0]
     return sums
 

@@ -200,8 +200,7 @@ class _Batched:
         return TopKWeightAndReduceDelegate()
 
     def workspace_shapes(self, M: int, N: int, K: int, topk: int, global_num_experts: int, local_num_experts: int, *_: Any) -> Any:
-        room = self.max_num_tokens * self.num_dispatchers  # type: ignore[attr-defined]
-        return (0,), (0,), (local_num_experts, room, K)
+        return (0,), (0,), (local_num_experts, M, K)
 
 
 class TilewrightFp8Experts(_Experts):
