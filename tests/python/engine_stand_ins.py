@@ -1,8 +1,8 @@
 """Stand-ins for vLLM and SGLang, made of their contracts (engine_contracts, tools/engine_contract).
 
 A module of a stand-in has the names of the contract and nothing else. Functions raise until a test gives them a body with `give`,
-which checks the parameters. Classes whose abstract methods are not all defined cannot be made, as in the engine. What a body
-does is this project's reading of the engine.
+which checks the parameters. Classes whose abstract methods are not all defined cannot be made, as in the engine. Bodies are this
+project's reading of the engine.
 """
 
 import abc
@@ -34,7 +34,7 @@ TOOL = load_tool()
 
 
 def literal(text):
-    """A default or a value of the contract. What is not a literal is the text itself."""
+    """A default or a value of the contract, or the text itself if it is not a literal."""
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
@@ -44,9 +44,9 @@ def literal(text):
 def parameters(detail):
     """[(name, has a default)] of a list of parameters."""
     given = ast.parse(f"def f({detail}): pass").body[0].args
-    plain = [*given.posonlyargs, *given.args]
-    optional = len(plain) - len(given.defaults)
-    found = [(arg.arg, i >= optional) for i, arg in enumerate(plain)]
+    positional = [*given.posonlyargs, *given.args]
+    optional = len(positional) - len(given.defaults)
+    found = [(arg.arg, i >= optional) for i, arg in enumerate(positional)]
     found += [(arg.arg, default is not None) for arg, default in zip(given.kwonlyargs, given.kw_defaults)]
     return found
 
@@ -147,11 +147,11 @@ class StandIn:
     def _bases(self, module, name):
         text = self.details.get((module, name), ("", ""))[1]
         known = {n: m for (m, n), (kind, _) in self.details.items() if kind.endswith("class")}
-        bases = [self._class(known[base], base) for base in _plain(text) if base in known]
-        return tuple(bases) if bases else (abc.ABC if "ABC" in _plain(text) else object,)
+        bases = [self._class(known[base], base) for base in _names_of(text) if base in known]
+        return tuple(bases) if bases else (abc.ABC if "ABC" in _names_of(text) else object,)
 
     def give(self, module, name, function):
-        """A body for a function or method of the contract: `function`, plain, whatever kind of method it is."""
+        """A body for a function or method of the contract: `function`, whatever kind of method it is."""
         kind, detail = self.details[module, name]
         assert parameters_of(function) == parameters(detail), f"{name}: got {parameters_of(function)}; expected {detail}"
         wraps = {"static": staticmethod, "class": classmethod, "property": property}
@@ -163,7 +163,7 @@ class StandIn:
         setattr(owner, name.split(".")[-1], function)
 
     def keywords(self, module, name, function):
-        """Of the engine's call."""
+        """The keywords of the engine's call."""
         return self.calls[module, name, function]
 
     @contextlib.contextmanager
@@ -183,7 +183,7 @@ class StandIn:
         _forget_doors()
 
 
-def _plain(bases):
+def _names_of(bases):
     """Names of a list of bases, without what is in brackets."""
     nodes = ast.parse(f"f({bases})").body[0].value.args
     return [node.value.id if isinstance(node, ast.Subscript) else ast.unparse(node).split(".")[-1] for node in nodes]
@@ -191,7 +191,7 @@ def _plain(bases):
 
 def _forget_doors():
     """Modules that have imported an engine. The next import sees the next stand-in."""
-    for name in ("_vllm_experts", "_vllm_linear", "_sglang_layers"):
+    for name in ("_vllm_fit", "_vllm_experts", "_vllm_linear", "_sglang_fit", "_sglang_layers"):
         sys.modules.pop(f"tilewright.integrations.{name}", None)
         if hasattr(tilewright.integrations, name):
             delattr(tilewright.integrations, name)

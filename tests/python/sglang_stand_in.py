@@ -14,7 +14,7 @@ METHODS = {"fp8": f"{SRT}.layers.quantization.fp8", "mxfp4": f"{SRT}.layers.quan
 
 
 def stand_in(version, asked="auto", **server):
-    """asked: the operator's --moe-runner-backend. server: a2a, lora, dwdp_size, chosen (what SGLang made of `asked`)."""
+    """asked: the operator's --moe-runner-backend. server: a2a, lora, eplb, dwdp_size, chosen (what SGLang made of `asked`)."""
     made = engine_stand_ins.StandIn("sglang", version)
     made.choices = ["auto", "triton"]
     made.modules[f"{SRT}.arg_groups.choices"].add_moe_runner_backend_choices = made.choices.extend
@@ -26,7 +26,7 @@ def stand_in(version, asked="auto", **server):
 
 
 def start(made):
-    """What a process of SGLang does: hooks, then the MoE settings."""
+    """A process of SGLang: hooks, then the MoE settings."""
     made.apply_hooks()
     made.modules[UTILS].initialize_moe_config()
 
@@ -62,7 +62,8 @@ def _settings(made, asked, server):
     a2a = server.get("a2a", "none")
     made.give(UTILS, "get_moe_a2a_backend", lambda: types.SimpleNamespace(value=a2a, is_none=lambda: a2a == "none"))
     context = f"{SRT}.runtime_context"
-    arguments = types.SimpleNamespace(moe_runner_backend=asked, dwdp_size=server.get("dwdp_size", 1))
+    fields = {"moe_runner_backend": asked, "dwdp_size": server.get("dwdp_size", 1), "enable_eplb": server.get("eplb", False)}
+    arguments = types.SimpleNamespace(**fields)
     made.give(context, "get_flags", lambda: flags)
     made.give(context, "get_lora", lambda: types.SimpleNamespace(enable_lora=server.get("lora", False)))
     made.give(context, "get_server_args", lambda: arguments)

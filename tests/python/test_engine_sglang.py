@@ -209,6 +209,20 @@ def test_a_layer_that_does_not_fit_stays_with_sglang(engine, case, log, monkeypa
         made_of(made, "fp8", **given)
 
 
+def test_packed_weights_cannot_move(engine, log):
+    made = engine(eplb=True)
+    kinds = [made_of(made, kind)[0].load().runner.runner_backend.value for kind in KINDS]
+    assert kinds == ["tilewright", "triton", "triton"] and "--enable-eplb: got True" in log()[1]
+
+
+def test_weights_that_a_user_wants_as_fp8(engine, log):
+    made = engine()
+    method = method_of(made, "fp4")
+    method.dequant_fp4_to_fp8 = True
+    assert Layer(made, method, layer("mxfp4")).load().runner.runner_backend.value == "triton"
+    assert "SGLANG_DSV4_FP4_DEQUANT: got 1" in log()[0]
+
+
 def test_other_recipes_stay_with_sglang(engine, log):
     made = engine()
     method = method_of(made, "fp8")
@@ -228,7 +242,7 @@ def test_scales_that_are_no_powers_of_two_stay_with_sglang(engine, log):
     assert "powers of two" in log()[0] and module.w13_weight.untyped_storage().nbytes() > 1
 
 
-# What layers compute.
+# Results.
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -60,7 +60,7 @@ def kernels():
 
 
 def tables(made):
-    """What registration may change."""
+    """All that registration may change."""
     functions = [getattr(made.fp8, n) for n in ("backend_to_kernel_cls", "_get_priority_backends")]
     names = ("backend_to_kernel_cls", "_get_priority_backends", "_get_priority_backends_for_gpt_oss", "map_mxfp4_backend")
     functions += [getattr(made.mxfp4, n) for n in names]
@@ -68,9 +68,9 @@ def tables(made):
     return functions, {key: list(value) for key, value in linear.items()}, dict(made.modules["vllm.envs"].environment_variables)
 
 
-def made_of(made, recipe, activation="SILU", name=None, given=None, **more):
+def made_of(made, recipe, name=None, given=None, **more):
     """A kernel of the door with a layer, as vLLM makes it."""
-    weights = layer(recipe, gates=UNITS.get(activation, (0, 0, 2))[2] if given is None else more.pop("gates", 2), bias=more.pop("bias", False))
+    weights = layer(recipe, gates=more.pop("gates", 2), bias=more.pop("bias", False))
     cls = getattr(kernels(), name or {"128x128": "TilewrightFp8Experts", "mxfp4": "TilewrightMxfp4Experts"}[recipe])
     experts = cls(moe_config=moe_config(made), quant_config=quant_config(made, weights, **(given or {})), **more)
     return experts, weights
@@ -189,7 +189,7 @@ def test_a_layer_that_does_not_fit_stays_with_vllm(vllm, case, log, monkeypatch)
 
 
 def test_mxfp4_layers_that_do_not_fit(vllm, log):
-    """Packed weights cannot move; 96 is a multiple of 32; gpt-oss's layout has no batched form."""
+    """Packed weights cannot move, 96 is a multiple of 32, and gpt-oss's layout has no batched form."""
     select = vllm.mxfp4.select_deepseek_v4_mxfp4_moe_backend
     assert select(moe_config(vllm, intermediate_size_per_partition=96))[1] is kernels().TilewrightMxfp4Experts
     assert select(moe_config(vllm, parallel={"enable_eplb": True}))[1] is vllm.engine_kernel
@@ -232,7 +232,7 @@ CLASSES = [
 def test_every_abstract_method_is_defined_with_vllm_s_parameters(vllm, name):
     cls = getattr(kernels(), name)
     assert not cls.__abstractmethods__
-    abstract = [(n, d) for (m, n), (kind, d) in vllm.details.items() if m == MK and "abstract" in kind and n.startswith("FusedMoEExperts")]
+    abstract = [(n, detail) for (module, n), (kind, detail) in vllm.details.items() if module == MK and "abstract" in kind]
     assert len(abstract) == 9
     for member, detail in abstract:
         function = getattr(cls, member.split(".")[1])
@@ -248,7 +248,7 @@ def test_the_linear_kernel_defines_every_abstract_method(vllm):
     assert [name for name, _ in parameters_of(kernel.apply_block_scaled_mm)] == ["self", "A", "B", "As", "Bs"]
 
 
-# What layers compute.
+# Results.
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -321,8 +321,8 @@ def test_rows_of_each_expert(vllm, recipe, columns):
 def test_scales_of_tokens_in_columns(vllm):
     experts, weights = made_of(vllm, "128x128")
     x, w, ids = tokens()
-    plain = vllm_stand_in.run(vllm, experts, weights, x, w, ids)
-    assert torch.equal(vllm_stand_in.run(vllm, experts, weights, x, w, ids, columns=True), plain)
+    rows = vllm_stand_in.run(vllm, experts, weights, x, w, ids)
+    assert torch.equal(vllm_stand_in.run(vllm, experts, weights, x, w, ids, columns=True), rows)
 
 
 def test_weights_that_vllm_replaces(vllm):

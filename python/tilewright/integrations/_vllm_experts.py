@@ -1,6 +1,6 @@
 """Kernels of experts for vLLM: subclasses of its `FusedMoEExpertsModular`. Only `vllm.register` imports this file.
 
-vLLM routes tokens, quantizes them for FP8 weights, and calls `apply`, which is one call of the library: it sorts the choices,
+vLLM routes tokens, quantizes them for FP8 weights, and calls `apply`. That is one call of the library, which sorts the choices,
 computes both products and the unit, and sums. So vLLM's workspaces are not used, and nothing is padded.
 
 FP8 weights in blocks stay where they are. MXFP4 weights are packed when they are loaded, and vLLM's copy is freed. Activations of
@@ -9,50 +9,28 @@ MXFP4 layers are bfloat16: these checkpoints quantize weights only, and vLLM run
 
 from __future__ import annotations
 
-import functools
-import logging
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 import vllm.envs as envs
 import vllm.model_executor.layers.fused_moe.modular_kernel as mk
 from vllm.model_executor.layers.fused_moe.topk_weight_and_reduce import TopKWeightAndReduceDelegate, TopKWeightAndReduceNoOP
 from vllm.model_executor.layers.quantization.utils.quant_utils import kFp8Dynamic128Sym, kFp8Static128BlockSym, kMxfp4Static
-from vllm.platforms import current_platform
 
 from tilewright import PackedWeights, Quantized
 from tilewright.integrations._experts import ExpertLayer, fp8_blocks, mxfp4
-from tilewright.integrations._fit import HOPPER, Unfit, decline
 from tilewright.integrations._units import gated_unit
+from tilewright.integrations._vllm_fit import Answers
 from tilewright.integrations._weights import BLOCK
 from tilewright.torch._units import Unit
 
-_LOGGER = logging.getLogger("vllm.tilewright")
 _FORMATS = mk.FusedMoEActivationFormat
 _PACKED = ("w13_weight", "w2_weight", "w13_weight_scale", "w2_weight_scale")
 
 
-def name_of(config: Any) -> str:
-    """A layer as a line of the log has it. vLLM does not tell kernels the layer's name."""
-    return (
-        f"experts [{config.num_local_experts} of {config.num_experts}, hidden {config.hidden_dim}, "
-        f"inner {config.intermediate_size_per_partition}, {config.activation.value}]"
-    )
-
-
-@functools.cache
-def _say(line: str) -> None:
-    _LOGGER.info(line)
-
-
-class _Experts(mk.FusedMoEExpertsModular):  # type: ignore[misc]
-    """What all kernels share. A subclass has its keys of weights and activations, and makes the operands of `_layer`."""
-
-    keys: ClassVar[tuple[Any, Any]]
-    multiple: ClassVar[int]  # of hidden and inner: a block of scales must not reach over the end of the gates
-    may_move: ClassVar[bool]  # whether vLLM may move weights among GPUs (EPLB)
-    declines_batched: ClassVar[bool] = False
+class _Experts(Answers, mk.FusedMoEExpertsModular):  # type: ignore[misc]
+    """The call that all kernels share. A subclass makes the operands: `_weights` and `_side`."""
 
     _kept: tuple[Any, ...] | None = None
     _experts: ExpertLayer
@@ -60,60 +38,6 @@ class _Experts(mk.FusedMoEExpertsModular):  # type: ignore[misc]
     @staticmethod
     def activation_format() -> Any:
         return _FORMATS.Standard
-
-    @staticmethod
-    def is_supported_config(cls: Any, moe_config: Any, weight_key: Any, activation_key: Any, activation_format: Any) -> Any:
-        """vLLM's questions and ours. The log says once per kind of layer what the answer is."""
-        if activation_format != cls.activation_format() and not cls.declines_batched:
-            return False, f"kernel does not support {activation_format.value} activation format"
-        fits, reason = mk.FusedMoEExperts.is_supported_config(cls, moe_config, weight_key, activation_key, activation_format)
-        reason = cls._misfit(moe_config) if fits else reason
-        if reason is not None:
-            decline("vllm", name_of(moe_config), reason, "vLLM's next choice", _LOGGER)
-            return False, reason
-        _say(f"tilewright runs {name_of(moe_config)}: {cls.__name__}")
-        return True, None
-
-    @classmethod
-    def _misfit(cls, config: Any) -> str | None:
-        if config.moe_backend != "auto":
-            return f"--moe-backend: got {config.moe_backend}; expected no such choice"
-        for name, size in (("hidden", config.hidden_dim), ("inner", config.intermediate_size_per_partition)):
-            if size % cls.multiple:
-                return f"{name}: got {size}; expected a multiple of {cls.multiple}"
-        if config.moe_parallel_config.enable_eplb and not cls.may_move:
-            return "enable_eplb: got True; expected False, because the weights are packed"
-        return None
-
-    @staticmethod
-    def _supports_current_device() -> bool:
-        return bool(current_platform.is_cuda() and current_platform.is_device_capability(HOPPER))
-
-    @staticmethod
-    def _supports_no_act_and_mul() -> bool:
-        return True
-
-    @classmethod
-    def _supports_quant_scheme(cls, weight_key: Any, activation_key: Any) -> bool:
-        return (weight_key, activation_key) == cls.keys
-
-    @staticmethod
-    def _supports_activation(activation: Any) -> bool:
-        try:
-            gated_unit(activation.value)
-        except Unfit:
-            return False
-        return True
-
-    @staticmethod
-    def _supports_parallel_config(moe_parallel_config: Any) -> bool:
-        """All but transports with rows after the last token of an expert, or with formats of their own."""
-        config = moe_parallel_config
-        return not (config.use_fi_nvl_two_sided_kernels or config.use_fi_nvl_one_sided_kernels or config.use_deepep_v2_kernels)
-
-    @staticmethod
-    def _supports_batch_invariance() -> bool:
-        return True
 
     def finalize_weight_and_reduce_impl(self) -> Any:
         return TopKWeightAndReduceNoOP()
@@ -174,7 +98,7 @@ class _Experts(mk.FusedMoEExpertsModular):  # type: ignore[misc]
             up_bound = numbers.activation_situ_linear_beta
             up_bound = math.inf if up_bound is None else up_bound
             return gated_unit(name, gate_bound=numbers.activation_situ_beta, up_bound=up_bound)
-        # The numbers of `activation_config` are 1 and 0 where nobody gave them: right for silu, wrong for swigluoai.
+        # `activation_config` has 1 and 0 where a model has no numbers, which is right for silu and wrong for swigluoai.
         is_packed_openai = name == "swigluoai_uninterleave"
         alpha, beta = (numbers.alpha, numbers.beta) if is_packed_openai else (given.gemm1_alpha, given.gemm1_beta)
         return gated_unit(name, alpha, beta, numbers.clamp_limit, interleaved=name == "swigluoai")

@@ -4,7 +4,7 @@ SGLang calls `register` in each of its processes (entry point group `sglang.srt.
 `register` uses. Its quantization methods have closed lists of runners, however, and choose one per layer. So `register` also hooks
 three of their functions, by SGLang's own registry of hooks, in versions whose sources were read. It refuses others by name.
 
-The name `tilewright` is settled when SGLang initializes its MoE settings (`_sglang_layers.settle`): a layer that does not qualify
+The name `tilewright` is settled when SGLang initializes its MoE settings (`_sglang_fit.settle`): a layer that does not qualify
 runs as with `--moe-runner-backend auto`.
 """
 
@@ -26,7 +26,7 @@ _registered = False
 
 
 def register() -> None:
-    """Makes `tilewright` a MoE runner of SGLang, once per process. It does nothing if nobody asked for it.
+    """Makes `tilewright` a MoE runner of SGLang, once per process. It does nothing unless it is asked for.
 
     Raises:
         RuntimeError: with TILEWRIGHT_STRICT=1, this SGLang was not tested. Otherwise the log has one line.
@@ -58,10 +58,10 @@ def _install() -> None:
     around, after = hooks.HookType.AROUND, hooks.HookType.AFTER
     moe_runner.register_moe_runner_core(NAME, _core)  # this registers the name too
     settings.add_moe_runner_backend_choices([NAME])
-    hooks.HookRegistry.register("sglang.srt.layers.moe.utils.initialize_moe_config", _lazy("settle"), after)
+    hooks.HookRegistry.register("sglang.srt.layers.moe.utils.initialize_moe_config", _lazy("_sglang_fit", "settle"), after)
     for method in _METHODS:
         for function in ("create_moe_runner", "process_weights_after_loading", "apply"):
-            hooks.HookRegistry.register(f"sglang.srt.layers.quantization.{method}.{function}", _lazy(function), around)
+            hooks.HookRegistry.register(f"sglang.srt.layers.quantization.{method}.{function}", _lazy("_sglang_layers", function), around)
 
 
 def _core(config: Any) -> Any:
@@ -70,13 +70,11 @@ def _core(config: Any) -> Any:
     return TilewrightRunnerCore(config)
 
 
-def _lazy(name: str) -> Any:
-    """A function of `_sglang_layers`, which is imported when SGLang first calls it."""
+def _lazy(file: str, name: str) -> Any:
+    """A function of a file that is imported when SGLang first calls it."""
 
     def hook(*given: Any, **named: Any) -> Any:
-        from tilewright.integrations import _sglang_layers
-
-        return getattr(_sglang_layers, name)(*given, **named)
+        return getattr(importlib.import_module(f"tilewright.integrations.{file}"), name)(*given, **named)
 
     hook.__name__ = hook.__qualname__ = f"tilewright_{name}"
     return hook

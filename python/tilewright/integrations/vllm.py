@@ -28,7 +28,7 @@ _OWN = "vLLM's own code"
 
 
 def register() -> None:
-    """Puts Tilewright's kernels into vLLM's tables, once per process. It does nothing if nobody asked for it.
+    """Puts Tilewright's kernels into vLLM's tables, once per process. It does nothing unless it is asked for.
 
     Raises:
         RuntimeError: with TILEWRIGHT_STRICT=1, this vLLM was not tested. Otherwise the log has one line.
@@ -115,7 +115,7 @@ def _fp8_order(original: Any, backend: Any, envs: Any) -> Any:
     """`_get_priority_backends` with ours first. vLLM does not read the list where its user named a kernel."""
 
     def priority(moe_config: Any, weight_key: Any, activation_key: Any) -> list[Any]:
-        from tilewright.integrations._vllm_experts import name_of
+        from tilewright.integrations._vllm_fit import name_of
 
         given = {"--moe-backend": moe_config.moe_backend} if moe_config.moe_backend != "auto" else {}
         switches = ("VLLM_USE_DEEP_GEMM", "VLLM_MOE_USE_DEEP_GEMM")
