@@ -95,7 +95,8 @@ def test_a_wheel_needs_old_systems_only(wheel, tmp_path):
         assert versions and all(version <= NEWEST[name] for name, version in versions), (binary.name, sorted(set(versions)))
         assert "RUNPATH" not in told and "RPATH" not in told
     names = {f.relative_to(tmp_path).as_posix() for f in tmp_path.rglob("*")}
-    for name in ("__init__.py", "py.typed", "_core.pyi", "selftest.py", "deep_gemm/__init__.py", "torch/__init__.py"):
+    files = ("__init__.py", "py.typed", "_core.pyi", "selftest.py", "deep_gemm/__init__.py", "torch/__init__.py", "integrations/vllm.py")
+    for name in files:
         assert f"tilewright/{name}" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
@@ -105,6 +106,18 @@ def test_the_quick_start_runs(python):
     code = re.search(r"```python\n(.*?)```", QUICK_START, re.S).group(1)
     out = run(python, "python", "-c", code + "\nprint(np.abs(d - x @ w.T).max() < 0.1 * np.abs(x @ w.T).max())")
     assert out == "True\n"
+
+
+def test_engines_load_their_doors(python):
+    """As vLLM and SGLang do it in each process. Neither they nor torch are here, and nobody has asked for Tilewright."""
+    code = """
+import sys
+from importlib.metadata import entry_points
+for group in ("vllm.general_plugins", "sglang.srt.plugins"):
+    (door,) = entry_points(group=group)
+    print(door.name, door.load()(), {"torch", "vllm", "sglang"} & set(sys.modules))
+"""
+    assert run(python, "python", "-c", code).splitlines() == ["tilewright None set()"] * 2
 
 
 def test_all_wheels_have_the_same_program():
