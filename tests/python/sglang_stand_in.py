@@ -105,9 +105,14 @@ def _hooks(made):
         hooks.append((target, hook, hook_type))
 
     def wrap(original, hook, kind):
-        if kind == kinds.AROUND:
-            return lambda *given: hook(original, *given)
-        return lambda *given: (lambda result: result if (new := hook(result, *given)) is None else new)(original(*given))
+        def hooked(*given, **named):
+            if kind == kinds.AROUND:
+                return hook(original, *given, **named)
+            result = original(*given, **named)
+            replaced = hook(result, *given, **named)
+            return result if replaced is None else replaced
+
+        return hooked
 
     def apply_hooks():
         for target, hook, kind in hooks:
@@ -173,7 +178,8 @@ class Layer(torch.nn.Module):
         given = self.made.modules[f"{SRT}.layers.moe.token_dispatcher.standard"].StandardDispatchOutput(
             hidden_states=x, topk_output=chosen
         )
-        return self.method.apply(self, given)
+        names = self.made.keywords(f"{SRT}.layers.moe.fused_moe_triton.layer", "FusedMoE.run_moe_core", "self.quant_method.apply")
+        return self.method.apply(**dict(zip(names, (self, given), strict=True)))
 
 
 def method_of(made, kind):

@@ -124,7 +124,7 @@ def test_contracts_answer_every_name(engine):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_package_names_its_door_to_the_engine(engine):
-    """pyproject.toml has the group that the engine reads, and a function that is there."""
+    """pyproject.toml has the group that the engine reads, and a function."""
     project = (ROOT / "pyproject.toml").read_text()
     (entry,) = re.findall(rf'"tilewright\.integrations\.{engine}:(\w+)"', project)
     for version in TOOL.versions(engine):

@@ -109,7 +109,7 @@ def test_the_quick_start_runs(python):
 
 
 def test_engines_load_their_doors(python):
-    """As vLLM and SGLang do it in each process. Neither they nor torch are here, and nobody has asked for Tilewright."""
+    """As vLLM and SGLang do it in each process. Neither they nor torch are here, and Tilewright is not asked for."""
     code = """
 import sys
 from importlib.metadata import entry_points

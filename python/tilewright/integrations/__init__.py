@@ -5,8 +5,8 @@ Each engine has a module, which imports the engine only when one of its function
 | engine | one line |
 |---|---|
 | transformers | `tilewright.integrations.transformers.register()`, then `experts_implementation="tilewright"` |
-| vLLM | `TILEWRIGHT_ENGINE=1` (`tilewright.integrations.vllm`) |
-| SGLang | `TILEWRIGHT_ENGINE=1` (`tilewright.integrations.sglang`) |
+| vLLM | `VLLM_PLUGINS=tilewright` or `TILEWRIGHT_ENGINE=1` |
+| SGLang | `--moe-runner-backend tilewright` or `TILEWRIGHT_ENGINE=1` |
 | torchtitan | `tilewright.integrations.torchtitan` |
 | Megatron-LM | `tilewright.integrations.megatron` |
 

@@ -61,7 +61,8 @@ def _install() -> None:
     hooks.HookRegistry.register("sglang.srt.layers.moe.utils.initialize_moe_config", _lazy("_sglang_fit", "settle"), after)
     for method in _METHODS:
         for function in ("create_moe_runner", "process_weights_after_loading", "apply"):
-            hooks.HookRegistry.register(f"sglang.srt.layers.quantization.{method}.{function}", _lazy("_sglang_layers", function), around)
+            target = f"sglang.srt.layers.quantization.{method}.{function}"
+            hooks.HookRegistry.register(target, _lazy("_sglang_layers", function), around)
 
 
 def _core(config: Any) -> Any:

@@ -65,22 +65,22 @@ def _install() -> None:
     from tilewright.integrations._vllm_linear import TilewrightFp8BlockLinearKernel
 
     blocks = linear._POSSIBLE_FP8_BLOCK_KERNELS[cuda]
-    plain, packed = fp8.Fp8MoeBackend.EMULATION, mxfp4.Mxfp4MoeBackend.B12X_MXFP4_BF16
-    interleaved = mxfp4.Mxfp4MoeBackend.XPU
+    fp8_layout, mxfp4_layout = fp8.Fp8MoeBackend.EMULATION, mxfp4.Mxfp4MoeBackend.B12X_MXFP4_BF16
+    gpt_oss_layout = mxfp4.Mxfp4MoeBackend.XPU
     standard_and_batched = [experts.TilewrightFp8Experts, experts.TilewrightFp8BatchedExperts]
     wrapped = {
         fp8: {
-            "backend_to_kernel_cls": _kernels(fp8.backend_to_kernel_cls, {plain: standard_and_batched}, {}),
-            "_get_priority_backends": _fp8_order(fp8._get_priority_backends, plain, envs),
+            "backend_to_kernel_cls": _kernels(fp8.backend_to_kernel_cls, {fp8_layout: standard_and_batched}, {}),
+            "_get_priority_backends": _fp8_order(fp8._get_priority_backends, fp8_layout, envs),
         },
         mxfp4: {
             "backend_to_kernel_cls": _kernels(
                 mxfp4.backend_to_kernel_cls,
-                {interleaved: [experts.TilewrightGptOssExperts]},
-                {packed: [experts.TilewrightMxfp4Experts, experts.TilewrightMxfp4BatchedExperts]},
+                {gpt_oss_layout: [experts.TilewrightGptOssExperts]},
+                {mxfp4_layout: [experts.TilewrightMxfp4Experts, experts.TilewrightMxfp4BatchedExperts]},
             ),
-            "_get_priority_backends": _first(mxfp4._get_priority_backends, packed),
-            "_get_priority_backends_for_gpt_oss": _first(mxfp4._get_priority_backends_for_gpt_oss, interleaved),
+            "_get_priority_backends": _first(mxfp4._get_priority_backends, mxfp4_layout),
+            "_get_priority_backends_for_gpt_oss": _first(mxfp4._get_priority_backends_for_gpt_oss, gpt_oss_layout),
             "map_mxfp4_backend": _named(mxfp4.map_mxfp4_backend),
         },
     }
