@@ -101,9 +101,10 @@ def test_a_name_that_is_gone_is_not_written(toy, gone, capsys):
     assert not list(toy.glob("contracts/*.tsv")) and " 0 missing" not in capsys.readouterr().out
 
 
-def test_its_help_has_an_example():
-    done = subprocess.run([sys.executable, ROOT / "tools/engine_contract", "--help"], capture_output=True, text=True, check=True)
-    assert "tools/engine_contract vllm vllm-0.33.0" in done.stdout and "--write" in done.stdout
+@pytest.mark.parametrize("tool", ["engine_contract", "rehearse_engine"])
+def test_the_help_has_an_example(tool):
+    done = subprocess.run([sys.executable, ROOT / "tools" / tool, "--help"], capture_output=True, text=True, check=True)
+    assert f"tools/{tool} vllm vllm-0.33.0" in done.stdout and "Exit code" in done.stdout
 
 
 @pytest.mark.parametrize("engine", ENGINES)
