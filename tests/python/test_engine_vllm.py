@@ -400,6 +400,16 @@ def test_linear_layers(vllm, count):
     assert close(y, (a.dequantize() @ b.dequantize().T)[:count])
 
 
+def test_linear_layers_in_compiled_graphs(vllm):
+    """vLLM compiles them, and a graph that breaks here would be split."""
+    import tilewright as tw
+
+    product = linear(vllm)(vllm_stand_in.linear_config(vllm)).apply_block_scaled_mm
+    b, a = tw.quantize(numbers(1, 384, 256), "128x128"), tw.quantize(numbers(2, 9, 256), "1x128")
+    given = a.values, b.values, a.scales, b.scales
+    assert torch.equal(torch.compile(product, backend="eager", fullgraph=True)(*given), product(*given))
+
+
 @pytest.mark.parametrize(
     "given",
     [{"weight_quant_key": (64, 64)}, {"activation_quant_key": (1, 64)}, {"out_dtype": torch.float16}],
