@@ -1,4 +1,4 @@
-"""Call sites of vLLM and SGLang, with only the import changed."""
+"""Call sites of vLLM, SGLang and torchao, with only the import changed."""
 
 import contextlib
 import subprocess
@@ -167,3 +167,25 @@ def test_source_that_is_not_to_be_touched():
     """docs/deep_gemm.md shows how; and nothing is left over at exit, where nanobind would say so."""
     done = subprocess.run([sys.executable, "-c", UNTOUCHED], capture_output=True, text=True, check=False)
     assert done.returncode == 0 and done.stderr == "", done.stderr
+
+
+def test_torchao_s_products_of_training(rng):
+    """blockwise_fp8_training of torchao 0.18.0: experts on rows padded to 128, then the gradient of their weights."""
+    sizes, n, k = [128, 0, 256], 192, 256
+    x, dy = (torch.from_numpy(rng.standard_normal((sum(sizes), width))).float() for width in (k, n))
+    w = torch.from_numpy(rng.standard_normal((len(sizes), n, k))).float()
+    blocks = [deep_gemm.utils.per_block_cast_to_fp8(each, use_ue8m0=False) for each in w]
+    b = tuple(torch.stack(part) for part in zip(*blocks, strict=True))
+    of_row = torch.repeat_interleave(torch.arange(len(sizes), dtype=torch.int32), torch.tensor(sizes))
+    y = torch.empty(sum(sizes), n, dtype=torch.bfloat16)
+    deep_gemm.m_grouped_fp8_gemm_nt_contiguous(
+        deep_gemm.per_token_cast_to_fp8(x, False), b, y, of_row,
+        recipe_a=(1, 128), recipe_b=(128, 128), disable_ue8m0_cast=True,
+    )  # fmt: skip
+    columns = [[deep_gemm.per_token_cast_to_fp8(part.T.contiguous(), False) for part in each.split(sizes)] for each in (dy, x)]
+    flat = [(torch.cat([v.flatten() for v, _ in each]), torch.cat([sf for _, sf in each], dim=1)) for each in columns]
+    dw, start = torch.empty(len(sizes), n, k), torch.zeros(len(sizes), n, k)
+    deep_gemm.k_grouped_fp8_gemm_nt_contiguous(*flat, dw, sizes, torch.tensor(sizes, dtype=torch.int32), start, recipe=(1, 1, 128))
+    for group, rows in enumerate(torch.arange(sum(sizes)).split(sizes)):
+        assert torch.dist(y[rows].float(), x[rows] @ w[group].T) <= 0.06 * (x[rows] @ w[group].T).norm()
+        assert torch.dist(dw[group], dy[rows].T @ x[rows]) <= 0.06 * (dy[rows].T @ x[rows]).norm()

@@ -182,3 +182,19 @@ def test_a_fallback_of_the_environment_waits_for_a_missing_name(tmp_path, monkey
     monkeypatch.setattr(_fallback, "_named", "vendored_late")
     assert callable(deep_gemm.fp8_gemm_nt) and "vendored_late" not in sys.modules
     assert deep_gemm.fp8_mqa_logits == "theirs" and "vendored_late" in sys.modules
+
+
+def test_a_submodule_of_a_submodule_forwards_too():
+    """SGLang imports from deep_gemm.utils.math."""
+    other = types.ModuleType("other")
+    other.utils = types.ModuleType("other.utils")
+    other.utils.math = types.ModuleType("other.utils.math")
+    other.utils.math.transform_ue4m3_sf_into_required_layout = len
+    deep_gemm.fall_back_to(other)
+    try:
+        from tilewright.deep_gemm.utils.math import transform_ue4m3_sf_into_required_layout as found
+
+        assert found is len
+    finally:
+        deep_gemm.fall_back_to(None)
+    assert not hasattr(deep_gemm.utils.math, "transform_ue4m3_sf_into_required_layout")

@@ -61,9 +61,11 @@ def module() -> ModuleType | None:
 
 
 def part(name: str) -> Any:
-    """The submodule of this name, or the module itself for ""; None if it does not exist."""
+    """The submodule of this name, such as "utils.math", or the module itself for ""; None if it does not exist."""
     found = module()
-    return getattr(found, name, None) if name else found
+    for step in name.split(".") if name else ():
+        found = getattr(found, step, None)
+    return found
 
 
 def tell(setter: str, value: Any) -> None:

@@ -20,6 +20,7 @@ _COMPILING = (
     "SGLang's DeepGEMM has it to compile kernels per shape, which Tilewright does not do. "
     "Set SGLANG_JIT_DEEPGEMM_PRECOMPILE=0."
 )
+_DETERMINISTIC = "Every product here repeats bit for bit, whatever was chosen. So there is no choice to ask for."
 _CUBLAS = (
     "Here it would go to cuBLAS on a GPU, but engines conclude from this name that results do not depend on the batch. "
     "tilewright.deep_gemm.allow_cublas() adds it."
@@ -42,16 +43,22 @@ REASONS = {
     "get_sparse_mqa_logits_metadata": _ATTENTION,
     "mega_mhc": _HYPER,
     "tf32_hc_prenorm_gemm": _HYPER,
+    "NVFP4SymmBuffer": _MEGA,
     "SymmBuffer": _MEGA,
     "bf16_mega_gate": _MEGA,
     "bf16_mega_moe": _MEGA,
+    "fp4_fp4_mega_moe": _MEGA,
     "fp8_fp4_mega_moe": _MEGA,
     "fp8_mega_moe": _MEGA,
     "get_bf16_mega_gate_config": _MEGA,
     "get_block_m_for_mega_moe": _MEGA,
+    "get_block_m_for_nvfp4_mega_moe": _MEGA,
     "get_symm_buffer_for_mega_moe": _MEGA,
     "get_symm_buffer_for_sm90_mega_moe": _MEGA,
     "mega_moe_pre_dispatch": _MEGA,
+    "mega_moe_pre_dispatch_sm90": _MEGA,
+    "nvfp4_mega_moe": _MEGA,
+    "transform_ue4m3_sf_into_required_layout": _MEGA,
     "transform_weights_for_mega_moe": _MEGA,
     "transform_weights_for_mega_moe_sm90": _MEGA,
     "transform_weights_for_mega_moe_sm90_fp4": _MEGA,
@@ -59,11 +66,12 @@ REASONS = {
     "cublaslt_nvfp4_gemm_nt": "cuBLASLt has no NVFP4 on Hopper. Use tilewright.gemm with recipe nvfp4.",
     "batched_syrk": _SYMMETRIC,
     "batched_symm": _SYMMETRIC,
+    "get_deterministic_algorithms": _DETERMINISTIC,
     "get_compile_mode": _COMPILING,
     "set_compile_mode": _COMPILING,
     "_C": "Tilewright's functions are in Python. Its own extension module is tilewright._core.",
 }
-"""The reason and an alternative for each missing name of DeepGEMM up to 2.8.0."""
+"""The reason and an alternative for each missing name of DeepGEMM up to 2.8.0, and of those that engines look up."""
 
 # The reasons for submodules that are empty.
 _REASONS_OF_PARTS = {"mega": _MEGA, "legacy": "Tilewright has no kernels for A100."}

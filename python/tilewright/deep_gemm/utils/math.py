@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from tilewright.deep_gemm._missing import getter, lister
 from tilewright.deep_gemm.utils._codes import as_bytes, exponents, no_powers_of_two
 from tilewright.deep_gemm.utils._fp4 import FP4_DTYPES, FP4_WORDS, decode_fp4, encode_fp4, join_nibbles, split_nibbles
 
@@ -181,3 +182,7 @@ def cast_back_from_fp4(packed: Tensor, sf: Tensor, gran_k: int = 128, use_packed
     factors = unpack_ue8m0_from_int(sf) if use_packed_ue8m0 else sf
     values = decode_fp4(split_nibbles(packed))
     return values * factors.repeat_interleave(gran_k, 1)[:, : values.shape[1]]
+
+
+__getattr__ = getter(__name__)
+__dir__ = lister(__name__)
