@@ -19,6 +19,7 @@ struct ConvertArguments {
     std::string output;
     std::string recipe;
     std::string pack;
+    std::string published;
     std::string include;
     std::string exclude;
     bool round_up = false;
@@ -44,7 +45,15 @@ safetensors::ConvertJob job_of(const ConvertArguments& arguments, Progress& prog
                                 }};
     if (!arguments.recipe.empty()) job.recipe = parse_operand_recipe(arguments.recipe);
     if (!arguments.pack.empty()) job.pack = arguments.pack == "fp8" ? PackedFor::fp8 : PackedFor::bf16;
-    if (!job.recipe && !job.pack) throw UsageError("convert: expected --to, --pack or both");
+    if (!arguments.published.empty()) {
+        job.published =
+            arguments.published == "fp8" ? safetensors::PublishedFormat::fp8 : safetensors::PublishedFormat::mxfp4;
+        if (job.recipe || job.pack || job.stack_experts) {
+            throw UsageError("convert: --as has its own format; expected neither --to, --pack nor --stack-experts");
+        }
+        return job;
+    }
+    if (!job.recipe && !job.pack) throw UsageError("convert: expected --to, --pack or both, or --as");
     if (job.pack && job.recipe && job.recipe->values != Format::e2m1) {
         throw UsageError("convert: --pack needs --to mxfp4 or nvfp4, or FP4 weights in the input");
     }
@@ -98,13 +107,16 @@ void add_convert(CLI::App& program) {
     CLI::App* command = program.add_subcommand("convert", "Convert a quantized checkpoint to another format");
     command->footer(
         "Quantised matrices as `tilewright inspect` lists them become X (values), X.scales and, for nvfp4, "
-        "X.tensor_scale,\nor X.packed. Everything else is copied, also the files of a folder that are not weights. "
+        "X.tensor_scale,\nor X.packed. --as writes the names and the config.json that transformers, vLLM and SGLang "
+        "load. "
+        "Everything else is copied, also the files of a folder that are not weights. "
         "`error` is "
         "||after - before|| /\n||before||. A file appears when it is complete, and is kept by the next run of the same "
         "conversion.\n\n"
         "Examples:\n  tilewright convert gpt-oss-20b gpt-oss-20b-packed --pack bf16\n"
         "  tilewright convert DeepSeek-R1 DeepSeek-R1-mxfp4 --to mxfp4 --include experts\n"
-        "  tilewright convert DeepSeek-V4 DeepSeek-V4-packed --pack fp8 --include experts --stack-experts");
+        "  tilewright convert DeepSeek-V4 DeepSeek-V4-packed --pack fp8 --include experts --stack-experts\n"
+        "  tilewright convert Qwen3-30B-A3B-FP8-dynamic Qwen3-30B-A3B-FP8 --as fp8");
     const auto arguments = std::make_shared<ConvertArguments>();
     command
         ->add_option("input", arguments->input,
@@ -119,6 +131,10 @@ void add_convert(CLI::App& program) {
                          "tensor, row, 1x128, 128x128, mxfp8, mxfp4, nvfp4, or with formats, e.g. e5m2.1x128.ue8m0"));
     command->add_option("--pack", arguments->pack, "Pack FP4 weights for these activations: fp8 or bf16")
         ->check(one_of("kind of activations", {"fp8", "bf16"}));
+    command
+        ->add_option("--as", arguments->published,
+                     "A published format that engines load: fp8 (DeepSeek's, 128x128) or mxfp4 (gpt-oss's)")
+        ->check(one_of("published format", {"fp8", "mxfp4"}));
     command->add_option("--include", arguments->include, "Convert only matrices whose name has a match of this regex");
     command->add_option("--exclude", arguments->exclude, "Skip tensors whose name matches this regular expression");
     command->add_flag("--round-up", arguments->round_up, "Round scales up to powers of two");

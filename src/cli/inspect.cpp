@@ -10,6 +10,7 @@
 #include "cli/terminal.h"
 #include "output/streams.h"
 #include "output/table.h"
+#include "safetensors/engines.h"
 #include "safetensors/quantization_config.h"
 
 namespace tilewright::cli {
@@ -98,6 +99,7 @@ void inspect_command(const InspectArguments& arguments) {
     output::print("{}\n{} files, {} matrices, {} other tensors ({})\n", table.text(), checkpoint.shards().size(),
                   matrices.size(), found.others.size(), output::format_bytes(static_cast<double>(other_bytes)));
     print_words(checkpoint, arguments.each);
+    output::print("engines with Tilewright: {}\n", safetensors::engine_words(checkpoint, found));
     if (found.unreadable.empty()) return;
     output::print("\nwarning: {} matrices cannot be read; their tensors are among the others:\n",
                   found.unreadable.size());

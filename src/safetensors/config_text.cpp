@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "safetensors/json_text.h"
+#include "safetensors/published_format.h"
 
 namespace tilewright::safetensors {
 namespace {
@@ -69,9 +70,22 @@ Json kept_tensors(const Conversion& c) {
     return Json{{"tensors", tensors}};
 }
 
+/// The members that engines read. Activations are quantized as they come.
+Json published_json(const PublishedDescription& description) {
+    Json how{{"quant_method", name(description.format)}};
+    if (description.format == PublishedFormat::fp8) {
+        how["fmt"] = "e4m3";
+        how["activation_scheme"] = "dynamic";
+        how["weight_block_size"] = {128, 128};
+    }
+    how["modules_to_not_convert"] = description.unquantised;
+    return how;
+}
+
 /// The description of this conversion; `spaces` is the indentation of the keys of its object. It contains `before`, the
 /// input's own description, byte for byte.
 std::string described_conversion(const Conversion& c, std::string_view before, std::optional<std::size_t> spaces) {
+    if (c.job.published) return written(published_json(published_description(c)), spaces);
     Json how{{"quant_method", "tilewright"}, {"version", c.job.version}};
     how["recipe"] = c.job.recipe ? name(*c.job.recipe) : "as it was";
     if (c.job.pack) how["packed_for"] = name(*c.job.pack);

@@ -4,6 +4,8 @@
 //         "tensors": [{"name": ..., "format": ..., "scales": [...], "reason": ...}],
 //         "quantization_config": <the input's, byte for byte>}}
 //
+// With a published format it is what engines read instead (published_format.h).
+//
 // `kept` exists if quantized tensors stay as they are. The input's own description then describes only these tensors.
 #pragma once
 

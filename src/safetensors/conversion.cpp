@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
+#include <utility>
 
 #include "safetensors/config_text.h"
 #include "safetensors/conversion_record.h"
 #include "safetensors/kept_quantised.h"
+#include "safetensors/published_format.h"
 #include "safetensors/stack_experts.h"
 
 namespace tilewright::safetensors {
@@ -67,24 +69,6 @@ std::uint64_t packed_size(const Conversion& c, const StoredMatrix& matrix) {
     return static_cast<std::uint64_t>(packed_bytes(weights.operand, *c.job.pack));
 }
 
-void declare(const Conversion& c, const StoredMatrix& matrix, std::vector<StoredTensor>& outputs) {
-    const OperandRecipe recipe = c.recipe_for(matrix);
-    const std::string& name = matrix.name;
-    if (c.job.pack) {
-        outputs.push_back({.name = name + ".packed", .dtype = "U8", .shape = {packed_size(c, matrix)}});
-        return;
-    }
-    const Dims shape = matrix.shape();
-    outputs.push_back({.name = name, .dtype = dtype_of(recipe.values), .shape = stored_shape(shape)});
-    outputs.push_back({.name = name + ".scales",
-                       .dtype = dtype_of(recipe.scales),
-                       .shape = stored_shape(scale_shape(recipe.granularity, shape))});
-    if (recipe.granularity != Granularity::block_1x16) return;
-    outputs.push_back({.name = name + ".tensor_scale",
-                       .dtype = "F32",
-                       .shape = stored_shape(scale_shape(Granularity::tensor, shape))});
-}
-
 void refuse_equal_names(const std::vector<OutputShard>& shards) {
     std::set<std::string> names;
     for (const OutputShard& shard : shards) {
@@ -107,7 +91,9 @@ void declare_outputs(Conversion& c) {
             shard.outputs = SafetensorsReader(shard.path).header().tensors;
             continue;
         }
-        for (const StoredMatrix* matrix : shard.matrices) declare(c, *matrix, shard.outputs);
+        for (const StoredMatrix* matrix : shard.matrices) {
+            for (StoredTensor& tensor : c.outputs_of(*matrix)) shard.outputs.push_back(std::move(tensor));
+        }
         for (const auto* tensor : shard.copied) shard.outputs.push_back(tensor->stored);
     }
     for (const OutputShard& shard : c.shards) c.result.output_bytes += shard.bytes();
@@ -130,6 +116,28 @@ Conversion::Conversion(const ConvertJob& given)
     result.files_not_copied = side.left;
 }
 
+OperandRecipe Conversion::recipe_for(const StoredMatrix& matrix) const {
+    return job.published ? recipe_of(*job.published) : job.recipe.value_or(matrix.recipe);
+}
+
+std::vector<StoredTensor> Conversion::outputs_of(const StoredMatrix& matrix) const {
+    if (job.published) return published_tensors(*job.published, matrix);
+    const std::string& name = matrix.name;
+    if (job.pack) return {{.name = name + ".packed", .dtype = "U8", .shape = {packed_size(*this, matrix)}}};
+    const OperandRecipe recipe = recipe_for(matrix);
+    const Dims shape = matrix.shape();
+    std::vector<StoredTensor> outputs{{.name = name, .dtype = dtype_of(recipe.values), .shape = stored_shape(shape)},
+                                      {.name = name + ".scales",
+                                       .dtype = dtype_of(recipe.scales),
+                                       .shape = stored_shape(scale_shape(recipe.granularity, shape))}};
+    if (recipe.granularity == Granularity::block_1x16) {
+        outputs.push_back({.name = name + ".tensor_scale",
+                           .dtype = "F32",
+                           .shape = stored_shape(scale_shape(Granularity::tensor, shape))});
+    }
+    return outputs;
+}
+
 std::string output_path(const Conversion& c, const std::string& file) {
     return c.checkpoint.is_folder() ? (fs::path(c.job.output) / file).string() : c.job.output;
 }
@@ -147,6 +155,8 @@ void distribute(Conversion& c) {
     for (const StoredMatrix& matrix : c.found.matrices) {
         if (!obstacle(c, matrix).empty()) continue;
         for (const auto* tensor : matrix.tensors()) consumed.insert(tensor);
+        // An engine would take them for scales of the new format, whose activations are quantized as they come.
+        if (c.job.published) consumed.insert(matrix.companions.begin(), matrix.companions.end());
         c.shards[matrix.values->shard].matrices.push_back(&matrix);
     }
     if (consumed.empty()) throw std::runtime_error(c.job.input + ": no matrix to convert: " + why_none(c));
@@ -155,6 +165,7 @@ void distribute(Conversion& c) {
         if (consumed.count(&tensor) == 0) c.shards[tensor.shard].copied.push_back(&tensor);
     }
     c.result.kept = kept_quantised(c, consumed, [&](const StoredMatrix& matrix) { return obstacle(c, matrix); });
+    refuse_unpublishable(c);
     if (c.checkpoint.is_folder() && has_config(c.checkpoint)) c.config = converted_config(c);
     declare_outputs(c);
     refuse_equal_names(c.shards);

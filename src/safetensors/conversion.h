@@ -50,7 +50,9 @@ struct Conversion {
 
     explicit Conversion(const ConvertJob& given);
 
-    OperandRecipe recipe_for(const StoredMatrix& matrix) const { return job.recipe.value_or(matrix.recipe); }
+    OperandRecipe recipe_for(const StoredMatrix& matrix) const;
+    /// The tensors that are written for a matrix: its values, scales and tensor scale, or its packed bytes.
+    std::vector<StoredTensor> outputs_of(const StoredMatrix& matrix) const;
     void report(std::uint64_t bytes, const std::string& what) {
         done_bytes += bytes;
         if (job.progress) job.progress(std::min(done_bytes, total_bytes), total_bytes, what);

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "output/digest.h"
+#include "safetensors/published_format.h"
 
 namespace tilewright::safetensors {
 namespace {
@@ -96,6 +97,7 @@ std::string conversion_record(const Conversion& c, const OutputShard& shard) {
                       {"--exclude", job.exclude},
                       {"--round-up", job.round_up},
                       {"--stack-experts", job.stack_experts},
+                      {"--as", job.published ? name(*job.published) : ""},
                       {"file", c.checkpoint.is_folder() ? shard.name : ""},
                       {"inputs", input_files(c, shard)},
                       {"tensors", tensors_digest(c, shard)}};

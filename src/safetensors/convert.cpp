@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 
@@ -24,14 +25,12 @@ void write_matrix(Conversion& c, const StoredMatrix& matrix, SafetensorsWriter& 
         writer.write(matrix.name + ".packed", 0, packed.packed.data, static_cast<std::uint64_t>(packed.packed.bytes));
         to += " packed for " + std::string(name(*c.job.pack));
     } else {
-        const auto write = [&](const std::string& suffix, const Tensor& tensor) {
-            if (!tensor.given()) return;
-            writer.write(matrix.name + suffix, 0, tensor.data,
-                         static_cast<std::uint64_t>(row_major_bytes(tensor.format, tensor.shape)));
-        };
-        write("", operand.values);
-        write(".scales", operand.scales);
-        write(".tensor_scale", operand.tensor_scale);
+        const std::array parts{&operand.values, &operand.scales, &operand.tensor_scale};
+        const std::vector<StoredTensor> outputs = c.outputs_of(matrix);
+        for (std::size_t i = 0; i < outputs.size(); ++i) {
+            const auto bytes = static_cast<std::uint64_t>(row_major_bytes(parts[i]->format, parts[i]->shape));
+            writer.write(outputs[i].name, 0, parts[i]->data, bytes);
+        }
     }
     std::string from = matrix.format() + (matrix.packed ? " packed" : "");
     if (!matrix.experts.empty()) from += fmt::format(", {} experts", matrix.groups);

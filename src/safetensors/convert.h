@@ -1,6 +1,7 @@
 // Converts the quantized matrices of a checkpoint to another recipe, or packs them, file by file.
 //
-// A matrix X becomes X (values), X.scales and, for NVFP4, X.tensor_scale, or X.packed. All other tensors are copied.
+// A matrix X becomes X (values), X.scales and, for NVFP4, X.tensor_scale, or X.packed, or has the names of a published
+// format. All other tensors are copied.
 //
 // - Each output file has the tensors of the input file of the same name. Scales go to the file of their values, stacked
 //   experts to the file of the first expert.
@@ -19,11 +20,16 @@
 
 namespace tilewright::safetensors {
 
+/// Formats that inference engines load (published_format.h).
+enum class PublishedFormat { fp8, mxfp4 };
+
 struct ConvertJob {
     std::string input{};
     std::string output{};                   // a folder if the input is one, else a file
     std::optional<OperandRecipe> recipe{};  // nothing: that of each matrix
     std::optional<PackedFor> pack{};
+    std::optional<PublishedFormat>
+        published{};  // names, description and recipe of the output; neither stacked nor packed
     bool round_up = false;
     bool stack_experts = false;                        // stack_experts.h
     std::function<bool(const std::string&)> wanted{};  // by name

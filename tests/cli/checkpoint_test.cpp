@@ -112,6 +112,22 @@ TEST(ProgramCheckpoint, QuantizeKeepsScalesAndSaysSo) {
         << outcome.out;
 }
 
+TEST(ProgramCheckpoint, WritesWhatEnginesLoad) {
+    const TemporaryFolder folder;
+    const std::string in = folder.file("in"), out = folder.file("out");
+    safetensors::write_checkpoint(in, {safetensors::modelopt()});
+    test::write_file(in + "/config.json", "{}");
+    EXPECT_TRUE(contains(run_program({"inspect", in}).out, "\nengines with Tilewright: none: model.layers.0"));
+    const Outcome conversion = run_program({"convert", in, out, "--as", "fp8"});
+    EXPECT_EQ(conversion.exit_code, 0) << conversion.err;
+    EXPECT_TRUE(contains(run_program({"inspect", out}).out,
+                         "\nengines with Tilewright: transformers, vLLM and SGLang, and callers of deep_gemm\n"));
+    const Outcome both = run_program({"convert", in, folder.file("none"), "--as", "fp8", "--pack", "fp8"});
+    EXPECT_EQ(both.exit_code, 2);
+    EXPECT_TRUE(contains(both.err, "expected neither --to, --pack nor --stack-experts")) << both.err;
+    EXPECT_EQ(run_program({"convert", in, folder.file("none"), "--as", "gptq"}).exit_code, 2);
+}
+
 TEST(ProgramCheckpoint, SaysWhatItNeeds) {
     const TemporaryFolder folder;
     const std::string model = write_model(folder, 8);
