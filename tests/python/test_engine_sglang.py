@@ -288,6 +288,22 @@ def test_weights_on_the_input(engine, kind):
     assert close(out, expected(weights, x, w, ids, halves(swiglu), kind == "fp8", on_input=torch.float32))
 
 
+@pytest.mark.parametrize("kind", ["fp4", "mxfp4"])
+def test_mxfp4_with_fp8_activations(engine, kind, monkeypatch):
+    monkeypatch.setenv("TILEWRIGHT_MXFP4_ACTIVATIONS", "fp8")
+    module, weights = made_of(engine(), kind)
+    given = tokens()
+    out = result_of(module.load(), *given)
+    assert close(out, expected(weights, *given, halves(swiglu), True))
+    assert not close(out, expected(weights, *given, halves(swiglu), False))
+
+
+def test_a_wrong_word_for_activations_is_named(engine, monkeypatch, log):
+    monkeypatch.setenv("TILEWRIGHT_MXFP4_ACTIVATIONS", "int8")
+    assert made_of(engine(), "mxfp4")[0].load().runner.runner_backend.value == "triton"
+    assert any("TILEWRIGHT_MXFP4_ACTIVATIONS: got int8; expected bf16 or fp8" in line for line in log())
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_tokens(engine, kind):
     module, _ = made_of(engine(), kind)

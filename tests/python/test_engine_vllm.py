@@ -201,6 +201,12 @@ def test_mxfp4_layers_that_do_not_fit(vllm, log):
     assert len(lines) == len(reasons) and all(reason in line for reason, line in zip(reasons, lines))
 
 
+def test_a_wrong_word_for_activations_is_named(vllm, log, monkeypatch):
+    monkeypatch.setenv("TILEWRIGHT_MXFP4_ACTIVATIONS", "int8")
+    assert vllm.mxfp4.select_deepseek_v4_mxfp4_moe_backend(moe_config(vllm))[1] is vllm.engine_kernel
+    assert any("TILEWRIGHT_MXFP4_ACTIVATIONS: got int8; expected bf16 or fp8" in line for line in log())
+
+
 def test_other_recipes_stay_with_vllm(vllm, log):
     assert vllm.fp8.select_fp8_moe_backend(moe_config(vllm), "per tensor", "per tensor")[1] is vllm.engine_kernel
     assert len(log()) == 1 and "quantization scheme" in log()[0]
@@ -260,6 +266,16 @@ def test_units(vllm, recipe, unit):
     x, w, ids = tokens()
     out = vllm_stand_in.run(vllm, experts, weights, x, w, ids, activation)
     assert close(out, expected(weights, x, w, ids, function, recipe == "128x128"))
+
+
+@pytest.mark.parametrize("name", ["TilewrightMxfp4Experts", "TilewrightGptOssExperts"])
+def test_mxfp4_with_fp8_activations(vllm, monkeypatch, name):
+    monkeypatch.setenv("TILEWRIGHT_MXFP4_ACTIVATIONS", "fp8")
+    experts, weights = made_of(vllm, "mxfp4", name=name)
+    x, w, ids = tokens()
+    out = vllm_stand_in.run(vllm, experts, weights, x, w, ids)
+    assert close(out, expected(weights, x, w, ids, halves(swiglu), True))
+    assert not close(out, expected(weights, x, w, ids, halves(swiglu), False))
 
 
 @pytest.mark.parametrize("name", CLASSES)

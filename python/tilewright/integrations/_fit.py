@@ -6,7 +6,7 @@ import functools
 import logging
 import os
 from importlib import metadata
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 if TYPE_CHECKING:
     import torch
@@ -31,6 +31,18 @@ def enabled() -> bool:
 def is_strict() -> bool:
     """Whether a layer that does not qualify is an error: TILEWRIGHT_STRICT=1."""
     return os.environ.get("TILEWRIGHT_STRICT", "") == "1"
+
+
+def mxfp4_activations() -> Literal["bf16", "fp8"]:
+    """What vLLM's and SGLang's layers multiply MXFP4 weights with: bf16, or with TILEWRIGHT_MXFP4_ACTIVATIONS=fp8 fp8 (1x128).
+
+    Raises:
+        Unfit: another word.
+    """
+    word = os.environ.get("TILEWRIGHT_MXFP4_ACTIVATIONS", "bf16")
+    if word == "bf16" or word == "fp8":
+        return word
+    unfit("TILEWRIGHT_MXFP4_ACTIVATIONS", word, "bf16 or fp8")
 
 
 _told: set[tuple[str, str, str]] = set()

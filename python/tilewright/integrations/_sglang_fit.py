@@ -12,7 +12,7 @@ from typing import Any
 from sglang.srt.layers.moe.utils import MoeRunnerBackend, get_moe_a2a_backend
 from sglang.srt.runtime_context import get_flags, get_lora, get_server_args
 
-from tilewright.integrations._fit import Unfit, check_device, decline, unfit
+from tilewright.integrations._fit import Unfit, check_device, decline, mxfp4_activations, unfit
 from tilewright.integrations._units import gated_unit
 from tilewright.integrations._weights import BLOCK
 from tilewright.integrations.sglang import LOGGER, NAME
@@ -87,6 +87,7 @@ def check(method: Any, layer: Any, config: Any) -> None:
         unfit("no_combine", True, "False")
     multiple = _MX_BLOCK if is_mxfp4(method) else BLOCK
     if is_mxfp4(method):
+        mxfp4_activations()
         if get_server_args().enable_eplb:
             unfit("--enable-eplb", True, "False, because the weights are packed")
         if getattr(method, "dequant_fp4_to_fp8", False):

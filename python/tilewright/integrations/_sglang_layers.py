@@ -20,7 +20,7 @@ from sglang.srt.layers.moe.token_dispatcher.standard import StandardCombineInput
 from sglang.srt.layers.moe.utils import resolve_moe_runner_backend
 
 from tilewright.integrations._experts import ExpertLayer, fp8_blocks, mxfp4
-from tilewright.integrations._fit import Unfit, unfit
+from tilewright.integrations._fit import Unfit, mxfp4_activations, unfit
 from tilewright.integrations._sglang_fit import Server, check, decline_layer, is_mxfp4, name_of, say, unit_of
 from tilewright.integrations._weights import BLOCK
 from tilewright.integrations.sglang import NAME
@@ -122,8 +122,9 @@ def _experts_of(method: Any, layer: Any) -> ExpertLayer:
     biases = [getattr(layer, f"{name}_bias", None) for name in _WEIGHTS]
     unit = unit_of(method.moe_runner_config)
     if is_mxfp4(method):
-        up, down = mxfp4(w13, _powers(w13_scale), "bf16"), mxfp4(w2, _powers(w2_scale), "bf16")
-        return ExpertLayer(up, down, *biases, unit, activations="bf16")
+        side = mxfp4_activations()
+        up, down = mxfp4(w13, _powers(w13_scale), side), mxfp4(w2, _powers(w2_scale), side)
+        return ExpertLayer(up, down, *biases, unit, activations="1x128" if side == "fp8" else "bf16")
     up, down = fp8_blocks(w13, w13_scale, [BLOCK, BLOCK]), fp8_blocks(w2, w2_scale, [BLOCK, BLOCK])
     return ExpertLayer(up, down, *biases, unit, activations="1x128")
 

@@ -4,7 +4,7 @@ vLLM routes tokens, quantizes them for FP8 weights, and calls `apply`. That is o
 computes both products and the unit, and sums. So vLLM's workspaces are not used, and nothing is padded.
 
 FP8 weights in blocks stay where they are. MXFP4 weights are packed when they are loaded, and vLLM's copy is freed. Activations of
-MXFP4 layers are bfloat16: these checkpoints quantize weights only, and vLLM runs them so on Hopper GPUs.
+MXFP4 layers are bfloat16, as in vLLM's kernels for Hopper GPUs, unless TILEWRIGHT_MXFP4_ACTIVATIONS says fp8.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from vllm.model_executor.layers.quantization.utils.quant_utils import kFp8Dynami
 
 from tilewright import PackedWeights, Quantized
 from tilewright.integrations._experts import ExpertLayer, fp8_blocks, mxfp4
+from tilewright.integrations._fit import mxfp4_activations
 from tilewright.integrations._units import gated_unit
 from tilewright.integrations._vllm_fit import Answers
 from tilewright.integrations._weights import BLOCK
@@ -162,13 +163,14 @@ class TilewrightMxfp4Experts(_Experts):
             parameter.data = parameter.data.new_empty(1).expand(parameter.shape)
 
     def _pack(self, w1: torch.Tensor, w2: torch.Tensor) -> tuple[PackedWeights, PackedWeights]:
-        return mxfp4(w1, self.w1_scale, "bf16"), mxfp4(w2, self.w2_scale, "bf16")
+        side = mxfp4_activations()
+        return mxfp4(w1, self.w1_scale, side), mxfp4(w2, self.w2_scale, side)
 
     def _weights(self, w1: torch.Tensor, w2: torch.Tensor) -> tuple[PackedWeights, PackedWeights]:
         return self._packed or self._pack(w1, w2)
 
     def _side(self) -> str:
-        return "bf16"
+        return "1x128" if mxfp4_activations() == "fp8" else "bf16"
 
 
 class TilewrightMxfp4BatchedExperts(_Batched, TilewrightMxfp4Experts):

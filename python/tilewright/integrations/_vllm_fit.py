@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import vllm.model_executor.layers.fused_moe.modular_kernel as mk
 from vllm.platforms import current_platform
 
-from tilewright.integrations._fit import HOPPER, Unfit, decline
+from tilewright.integrations._fit import HOPPER, Unfit, decline, mxfp4_activations
 from tilewright.integrations._units import gated_unit
 
 _LOGGER = logging.getLogger("vllm.tilewright")
@@ -61,6 +61,10 @@ class Answers:
                 return f"{name}: got {size}; expected a multiple of {cls.multiple}"
         if config.moe_parallel_config.enable_eplb and not cls.may_move:
             return "enable_eplb: got True; expected False, because the weights are packed"
+        try:
+            mxfp4_activations()
+        except Unfit as misfit:
+            return str(misfit)
         return None
 
     @staticmethod
