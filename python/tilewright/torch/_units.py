@@ -45,10 +45,13 @@ def _joined(gate: torch.Tensor, up: torch.Tensor, interleaved: bool) -> torch.Te
 
 
 def activated(gate_up: torch.Tensor, unit: Unit) -> torch.Tensor:
-    """h [rows, inner] in float32, of a unit other than SwiGLU."""
+    """h [rows, inner] in float32."""
     if unit.kind == "relu_squared":
         return gate_up.float().relu().square()
     gate, up = _parts(gate_up, unit.interleaved)
+    if unit.kind == "swiglu":
+        gate, up = gate.clamp(max=unit.limit), up.clamp(-unit.limit, unit.limit)
+        return gate * torch.sigmoid(unit.alpha * gate) * (up + unit.beta)
     if unit.kind == "geglu":
         return gate * torch.sigmoid(_GELU * (gate + _CUBIC * gate**3)) * up
     bounded = unit.gate_bound * torch.tanh(gate / unit.gate_bound)
