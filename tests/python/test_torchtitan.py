@@ -137,6 +137,8 @@ def test_the_converter_replaces_the_experts_of_a_model(kind):
 def test_the_converter_replaces_a_model_that_is_experts():
     made = door.TilewrightExpertsConverter.Config().build().convert(titan.GroupedExperts.Config(**SIZE))
     assert type(made)._owner.__name__ == "TilewrightGroupedExperts" and made.keep == "weight"
+    listed = Model.Config(layers=[titan.GroupedExperts.Config(**SIZE)])
+    assert type(door.TilewrightExpertsConverter.Config().build().convert(listed).layers[0]) is type(made)
 
 
 def test_the_override_of_the_command_line():
