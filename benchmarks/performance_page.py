@@ -1,5 +1,5 @@
-"""Writes the numbers of README.md, docs/performance.md, docs/moe_training.md and the pages of benchmarks/results: the text between
-`<!-- NAME -->` and `<!-- end -->` comes from the records of benchmarks/results.
+"""Writes the numbers of README.md, docs/performance.md, docs/moe_training.md, docs/transformers.md and the pages of
+benchmarks/results: the text between `<!-- NAME -->` and `<!-- end -->` comes from the records of benchmarks/results.
 
 python benchmarks/performance_page.py            # writes the pages
 python benchmarks/performance_page.py --check    # exit code 1 if a page differs from the records
@@ -20,6 +20,7 @@ from collections.abc import Callable
 
 import contest_table
 import fp4_tables
+import generate_table
 import layer_tables
 import moe_table
 import peers_table
@@ -34,6 +35,7 @@ PAGE = ROOT / "benchmarks/results/h200.md"
 H100_PAGE = ROOT / "benchmarks/results/h100.md"
 README = ROOT / "README.md"
 TRAINING_PAGE = ROOT / "docs/moe_training.md"
+TRANSFORMERS_PAGE = ROOT / "docs/transformers.md"
 PROGRAM = ROOT / "build/release/src/cli/tilewright"
 
 
@@ -43,7 +45,7 @@ FEW_ROWS = [f"--suite {suite} --m 1,16,48 --recipe 1d2d" for suite in ("qwen3-23
 ROW_INDICES = "--suite peers --op m_grouped_indices --recipe 1d2d --sa-layout k"
 
 MADE_BY = {"h200_host": "gpu-host", "h200_skew": "gpu-skew", "h200_training": "gpu-gradients", "h200_fp4": "gpu-packed",
-           "h200_quantisers": "gpu-quantisers", "h100_training": "gpu-gradients", "h100_moe": "gpu-moe", "training_peers": "gpu-peers", "moe_train": "cpu-training",
+           "h200_quantisers": "gpu-quantisers", "h100_training": "gpu-gradients", "h100_moe": "gpu-moe", "training_peers": "gpu-peers", "moe_train": "cpu-training", "h100_generate": "gpu-generate",
            "h100_share": "gpu-share card=h100"}
 
 
@@ -322,7 +324,7 @@ TABLES = {"source": source, "classes": classes, "dense": dense, "whole tensors":
           "packed": lambda: fp4_tables.packed(record("h200_fp4")), "short blocks": lambda: fp4_tables.short_blocks(record("h200_fp4"))}
 H100_TABLES = {"contest": lambda: contest_table.page(has_record, record, "h100_contest"),
                "layers": lambda: layers_of_experts(moe_table.layers), "training peers": training_peers, "on an H100": on_an_h100}
-SUMMARY_TABLES = {"source": source, "summary": summary, "layers": lambda: layers_of_experts(moe_table.classes), "training summary": training_summary, "fp4 summary": fp4_summary}
+SUMMARY_TABLES = {"source": source, "products": lambda: readme_tables.products(record), "summary": summary, "layers": lambda: layers_of_experts(moe_table.classes), "training summary": training_summary, "fp4 summary": fp4_summary}
 
 def training_steps() -> str:
     """Steps of single layers and the host's time, of the newest run of training_step.py."""
@@ -353,9 +355,19 @@ def training_share() -> str:
 
 
 TRAINING_TABLES = {"steps": training_steps, "share": training_share, "training": lambda: training_table.text(record("moe_train"), table)}
-README_TABLES = {"products": lambda: readme_tables.products(record),
-                 "ratios": lambda: readme_tables.ratios(record, class_lines(), peers_table.rows())}  # fmt: skip
-PAGES = {PAGE: TABLES, H100_PAGE: H100_TABLES, SUMMARY_PAGE: SUMMARY_TABLES, TRAINING_PAGE: TRAINING_TABLES, README: README_TABLES}
+
+
+def generated(contents: Callable[[list[Row]], str]) -> str:
+    """A table of the newest run of generate.py, below its origin."""
+    rows = newest(record("h100_generate"))
+    return f"{rows[0]['device']}. {made_at(rows)}\n\n{contents(rows)}"
+
+
+TRANSFORMERS_TABLES = {"blocks": lambda: generated(generate_table.blocks), "models": lambda: generated(generate_table.models),
+                       "hosts": lambda: generated(generate_table.hosts)}  # fmt: skip
+README_TABLES = {"ratios": lambda: readme_tables.ratios(record, class_lines(), peers_table.rows())}
+PAGES = {PAGE: TABLES, H100_PAGE: H100_TABLES, SUMMARY_PAGE: SUMMARY_TABLES, TRAINING_PAGE: TRAINING_TABLES,
+         TRANSFORMERS_PAGE: TRANSFORMERS_TABLES, README: README_TABLES}
 
 
 def written(page: str, tables: dict[str, Callable[[], str]] = TABLES, name_of_page: str = PAGE.name) -> str:

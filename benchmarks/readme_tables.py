@@ -175,6 +175,14 @@ def layer_rows(rows: list[Row]) -> list[list[str]]:
     return lines
 
 
+def engine_row(rows: list[Row]) -> list[str]:
+    """Experts of models of transformers against its own kernels."""
+    of = [row for row in rows if row["table"] == "block"]
+    recipes = ", ".join(f"`{recipe}`" for recipe in dict.fromkeys(row["recipe"] for row in of))
+    words = f"experts in transformers, 1 to 2,048 tokens, {recipes}: {len(of)} calls"
+    return [words, "its `grouped_mm`, bf16", "", cell([row["ratio"] for row in of])]
+
+
 def ratios(record: Record, classes: list[Row], peers: list[Row]) -> str:
     """classes: what `tilewright classes` says with tuned rows; peers: the lines of benchmarks/peers that it compares with."""
     of = {row["class"]: row for row in classes if row["tuned_rows"]}
@@ -192,10 +200,13 @@ def ratios(record: Record, classes: list[Row], peers: list[Row]) -> str:
         rows.append([f"dense, both suites: {len(h200_speeds)} shapes", words, cell(h200_speeds), cell(h100)])
     layers = newest(record("h100_moe"))
     rows += layer_rows(layers)
+    engines = newest(record("h100_generate"))
+    rows.append(engine_row(engines))
     steps = newest(record("h100_steps"))
     rows += step_rows(steps)
-    commits = ", ".join(dict.fromkeys(commit[:7] for commit in (contest.heads[0]["commit"], steps[0]["commit"], commit_of(layers))))
+    of_h100 = (contest.heads[0]["commit"], commit_of(layers), commit_of(engines), steps[0]["commit"])
+    commits = ", ".join(dict.fromkeys(commit[:7] for commit in of_h100))
     fork = " ".join(reversed(contest.heads[0]["versions"]["deep_gemm"].replace("(", "").replace(")", "").split()))
     origin = (f"H200: commit {commit_of(record('h200'))}, {deep_gemm}. H100: commits {commits}, DeepGEMM as {fork}. "
               f"{versions(record('h200'))}, torch {steps[0]['torch'].split('+')[0]}.")  # fmt: skip
-    return table(["product", "compared with", "H200: mean (worst)", "H100: mean (worst)"], rows) + "\n\n" + textwrap.fill(origin, 100)
+    return table(["product", "compared with", "H200: mean (worst)", "H100: mean (worst)"], rows) + "\n\n" + textwrap.fill(origin, 100, break_on_hyphens=False)

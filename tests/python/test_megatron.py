@@ -327,8 +327,8 @@ def test_ranks_draw_the_experts_of_one_model():
 
 
 def test_parallelism_of_parameters():
-    """Megatron-LM reduces the gradient of a parameter over all ranks where `allreduce` is True, and counts it in the norm of all
-    gradients where it is not a copy of one on another rank."""
+    """Megatron-LM reduces the gradient of a parameter over all ranks where `allreduce` is True. It counts a gradient in the norm of
+    all unless it is a copy of one on another rank."""
     _, ours = pair_of(config_of(add_bias_linear=True))
     assert all(param_is_not_tensor_parallel_duplicate(parameter, Group(1, 2)) for parameter in ours.parameters())
     assert all(parameter.allreduce for parameter in pair_of(config_of())[1].parameters())

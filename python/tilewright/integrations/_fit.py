@@ -34,7 +34,7 @@ def is_strict() -> bool:
 
 
 def mxfp4_activations() -> Literal["bf16", "fp8"]:
-    """What vLLM's and SGLang's layers multiply MXFP4 weights with: bf16, or with TILEWRIGHT_MXFP4_ACTIVATIONS=fp8 fp8 (1x128).
+    """Activations of vLLM's and SGLang's MXFP4 layers: bf16, or with TILEWRIGHT_MXFP4_ACTIVATIONS=fp8 fp8 (1x128).
 
     Raises:
         Unfit: another word.
