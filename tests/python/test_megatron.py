@@ -71,13 +71,16 @@ def no_gpu(monkeypatch):
     """Megatron-core's router and checkpoints ask for the present GPU, also where all tensors are on the CPU.
 
     Version 0.16.1 also takes packages for granted: Transformer Engine in the router, and psutil in the process that writes a
-    checkpoint. Without psutil that process dies, and the first one waits for it forever. Here a thread writes.
+    checkpoint. Without psutil that process dies, and the first one waits for it forever. Here a thread writes. Where there is a GPU,
+    torch.compile would look for the device that is named here.
     """
     monkeypatch.setattr(torch.cuda, "current_device", lambda: "cpu")
     monkeypatch.setattr(torch.cuda, "synchronize", lambda *_: None)
     monkeypatch.setattr(moe_utils, "te_general_gemm", None, raising=False)
     monkeypatch.setattr(filesystem_async, "_process_memory", lambda: 0)
     monkeypatch.setattr(filesystem_async.mp, "get_context", lambda _: multiprocessing.dummy)
+    with torch.compiler.set_stance("force_eager"):
+        yield
 
 
 class Group:
