@@ -193,19 +193,13 @@ class ExpertLayer:
     def _at_once(
         self, x: Any, out: torch.Tensor | None, invariant: bool | None, workspace: torch.Tensor | None, given: dict[str, Any]
     ) -> torch.Tensor:
-        made: torch.Tensor = moe(
-            x,
-            self.up,
-            self.down,
-            **given,
-            **self.unit_words,
-            up_bias=_detached(self.up_bias),
-            down_bias=_detached(self.down_bias),
-            activations=self.activations,
-            out=out,
-            invariant=invariant,
-            workspace=workspace,
-        )
+        given |= self.unit_words
+        given |= {"activations": self.activations, "out": out, "invariant": invariant, "workspace": workspace}
+        if self.up_bias is not None:
+            given["up_bias"] = _detached(self.up_bias)
+        if self.down_bias is not None:
+            given["down_bias"] = _detached(self.down_bias)
+        made: torch.Tensor = moe(x, self.up, self.down, **given)
         return made
 
 
@@ -216,5 +210,5 @@ def _words_of(unit: Unit) -> dict[str, Any]:
     return {"activation": unit.kind, **numbers, **bounds, "interleaved": unit.interleaved}
 
 
-def _detached(bias: torch.Tensor | None) -> torch.Tensor | None:
-    return None if bias is None else bias.detach()
+def _detached(bias: torch.Tensor) -> torch.Tensor:
+    return bias.detach() if bias.requires_grad else bias
