@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import pathlib
+import re
 import statistics
 import textwrap
 from collections.abc import Callable
@@ -172,14 +173,14 @@ def slow_shapes(shapes: list[Shape]) -> list[str]:
 
 
 def failures(record: Record) -> list[str]:
-    """Who was left out of single shapes, and why: one line for each reason."""
-    found: dict[tuple[str, str], list[str]] = {}
+    """Who was left out of single shapes, and why: one line for each reason. Reasons that differ in sizes are one."""
+    found: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for each in record.shapes:
         for key, why in each.failed.items():
             if key not in record.missing:
-                found.setdefault((key, why), []).append(each.words)
-    return [f"{key} not measured: {why} ({len(names)}: {', '.join(names[:MOST_NAMED])}{', ...' if len(names) > MOST_NAMED else ''})"
-            for (key, why), names in found.items()]  # fmt: skip
+                found.setdefault((key, re.sub(r"\d+", "", why)), []).append((why, each.words))
+    return [f"{key} not measured: {of[0][0].removesuffix('.')}. {len(of)} in all: {', '.join(words for _, words in of[:MOST_NAMED])}"
+            f"{', ...' if len(of) > MOST_NAMED else ''}" for (key, _), of in found.items()]  # fmt: skip
 
 
 def missing_lines(record: Record) -> list[str]:
@@ -207,14 +208,16 @@ def text(record: Record) -> str:
     return "\n\n".join([*blocks, *(["\n".join(said)] if said else [])])
 
 
-def page(has_record: Callable[[str], bool], read_record: Callable[[str], list[Row]], name: str) -> str:
+def page(
+    has_record: Callable[[str], bool], read_record: Callable[[str], list[Row]], name: str, title: str = "All contestants in one run"
+) -> str:
     """In Markdown; nothing where there is no record."""
     if not has_record(name):
         return ""
     record = newest(read_record(name))
     head, shapes = record.heads[-1], record.shapes
     (columns, *lines), (pair_columns, *pairs) = class_lines(shapes), pair_lines(shapes)
-    blocks = [f"## All contestants in one run\n\n{head['device']}, commit {head['commit'][:7]}, {head['date']}, by `make gpu-contest`.\nSpeeds of "
+    blocks = [f"## {title}\n\n{head['device']}, commit {head['commit'][:7]}, {head['date']}, by `make gpu-contest`.\nSpeeds of "
               f"the drop-in are in times of DeepGEMM's. For each shape the median of {RUNS} runs counts.",
               table(columns, lines), "Geometric means against every peer, and in how many shapes both were:", table(pair_columns, pairs)]  # fmt: skip
     reasons = [*missing_lines(record), *failures(record), *few_runs(shapes)]

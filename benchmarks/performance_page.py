@@ -323,6 +323,7 @@ TABLES = {"source": source, "classes": classes, "dense": dense, "whole tensors":
           "gradients": lambda: layer_tables.gradients(record("h200_training")), "dgrad": lambda: layer_tables.dgrad(record("h200_training")),
           "packed": lambda: fp4_tables.packed(record("h200_fp4")), "short blocks": lambda: fp4_tables.short_blocks(record("h200_fp4"))}
 H100_TABLES = {"contest": lambda: contest_table.page(has_record, record, "h100_contest"),
+               "contest unlisted": lambda: contest_table.page(has_record, record, "h100_contest_unlisted", "Random sizes and layers of models"),
                "layers": lambda: layers_of_experts(moe_table.layers), "training peers": training_peers, "on an H100": on_an_h100}
 SUMMARY_TABLES = {"source": source, "products": lambda: readme_tables.products(record), "summary": summary, "layers": lambda: layers_of_experts(moe_table.classes), "training summary": training_summary, "fp4 summary": fp4_summary}
 
