@@ -20,7 +20,7 @@ from training_peers_table import aligned
 
 RUNS = 3  # over which the targets are
 NOT_SLOWER = 0.98  # "not slower" tolerates noise
-MOST_NAMED = 3  # shapes of a failure
+MOST_NAMED = 2  # shapes of a failure
 WORDS_OF = {kind: words for words, kind in OPERATIONS.items()}
 Lines = list[list[str]]
 

@@ -325,7 +325,7 @@ def test_a_process_that_ends_costs_one_contestant_of_one_case(live, capsys, kind
     without = [row for row in rows if "DeepGEMM" not in row["us"]]
     assert [row["shape"] for row in without] == [[64, 24576, 1536]] * 3
     assert all(row["failed"] == {"DeepGEMM": "its process ended with code -6"} for row in without)
-    assert "DeepGEMM not measured: its process ended with code -6 (1: dense 64 x 24576 x 1536)" in capsys.readouterr().out
+    assert "DeepGEMM not measured: its process ended with code -6. 1 in all: dense 64 x 24576 x 1536" in capsys.readouterr().out
 
 
 def test_a_wrong_result_of_ours_fails_the_contest(live):
