@@ -12,7 +12,8 @@ The table "model" has tokens per second, by the host's clock, without compilatio
 2,048 tokens. The column share is the part of the time that our experts take, its the part of grouped_mm's. The column logits is
 the largest difference of grouped_mm's logits, relL2 the relative one.
 
-The table "host" has the time of a call of a module of experts, and of `tw.moe` on its operands, without waiting for the GPU.
+The table "host" has the time of a call of a module of experts, and of `tw.moe` on its operands, without waiting for the GPU. The
+column engine is a module's call that does nothing: transformers' own part. The rest is added by us.
 
 The exit code is 2 without a GPU.
 """
@@ -38,7 +39,8 @@ from transformers import AutoModelForCausalLM, GptOssConfig, Qwen3MoeConfig
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 
 PEER = "grouped_mm"
-HOST_TARGET = 20.0  # microseconds that a module adds to `tw.moe`
+NOTHING = "nothing"  # experts that return their input
+HOST_TARGET = 20.0  # microseconds that we add to `tw.moe` and to transformers' own part
 HOST_CALLS = 200
 PROMPT = 16
 COMPARED = 256  # tokens whose logits are compared
@@ -230,6 +232,18 @@ def host_row(shape: Shape, model: Any, recipe: str, layer: ExpertLayer, sizes: S
         "direct_us": lambda: tw.moe(x, layer.up, layer.down, experts=ids, weights=weights, **words),
         "module_us": lambda: module(x, ids, weights),
     }
+    found = host_times(calls, sizes)
+    if NOTHING not in ALL_EXPERTS_FUNCTIONS:
+        ALL_EXPERTS_FUNCTIONS.register(NOTHING, lambda module, x, ids, weights: x)
+    model.set_experts_implementation(NOTHING)
+    found |= host_times({"engine_us": calls["module_us"]}, sizes)
+    model.set_experts_implementation(door.NAME)
+    added = found["module_us"] - found["direct_us"] - found["engine_us"]
+    return {"table": "host", "model": shape.name, "recipe": recipe, **found, "added_us": added, "target": HOST_TARGET}
+
+
+def host_times(calls: dict[str, Callable[[], Any]], sizes: Sizes) -> dict[str, float]:
+    """The median of each call, in turns, with nothing left to do on the GPU."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(HOST_CALLS):
         for name, call in calls.items():
@@ -237,16 +251,14 @@ def host_row(shape: Shape, model: Any, recipe: str, layer: ExpertLayer, sizes: S
             begin = time.perf_counter()
             call()
             times[name].append((time.perf_counter() - begin) * 1e6)
-    found = {name: statistics.median(of_name) for name, of_name in times.items()}
-    added = found["module_us"] - found["direct_us"]
-    return {"table": "host", "model": shape.name, "recipe": recipe, **found, "added_us": added, "target": HOST_TARGET}
+    return {name: statistics.median(of_name) for name, of_name in times.items()}
 
 
 HEADS = {
     "block": f"{'model':14s} {'recipe':12s} {'tokens':>6} {'ours us':>9} {PEER:>11} {'x':>6} {'target':>6} {'relL2':>7}",
     "model": f"{'model':14s} {'recipe':12s} {'batch':>7} {'tokens/s':>9} {PEER:>11} {'x':>6} {'share':>6} {'its':>6} "
              f"{'logits':>7} {'relL2':>7}",
-    "host": f"{'model':14s} {'recipe':12s} {'tw.moe us':>9} {'module us':>9} {'added':>6} {'target':>6}",
+    "host": f"{'model':14s} {'recipe':12s} {'tw.moe us':>9} {'module us':>9} {'engine us':>9} {'added':>6} {'target':>6}",
 }
 
 
@@ -259,7 +271,7 @@ def printed(row: dict[str, Any]) -> str:
         what = str(row["batch"]) if row["batch"] else "prefill"
         speeds = f"{row['per_second']:9.0f} {row['peer_per_second']:11.0f} {row['ratio']:5.2f}x"
         return f"{begin} {what:>7} {speeds} {row['share']:6.0%} {row['peer_share']:6.0%} {row['logits']:7.3f} {row['error']:7.3f}"
-    return f"{begin} {row['direct_us']:9.1f} {row['module_us']:9.1f} {row['added_us']:6.1f} {row['target']:6.0f}"
+    return f"{begin} {row['direct_us']:9.1f} {row['module_us']:9.1f} {row['engine_us']:9.1f} {row['added_us']:6.1f} {row['target']:6.0f}"
 
 
 def rows_of(shape: Shape, sizes: Sizes, parts: list[str], clock: Any, say: Callable[[str], None]) -> list[dict[str, Any]]:

@@ -38,10 +38,10 @@ def models(rows: list[Row]) -> str:
 
 
 def hosts(rows: list[Row]) -> str:
-    """Host time of a call of tw.moe, and of a module's call."""
+    """Host time of a call of tw.moe, of a module's call, and of one that computes nothing."""
     lines = [
-        [row["model"], f"`{row['recipe']}`", f"{row['direct_us']:.0f}", f"{row['module_us']:.0f}", f"{row['added_us']:.0f}", f"{row['target']:.0f}"]
+        [row["model"], f"`{row['recipe']}`", f"{row['direct_us']:.0f}", f"{row['module_us']:.0f}", f"{row['engine_us']:.0f}", f"{row['added_us']:.0f}", f"{row['target']:.0f}"]
         for row in rows
         if row["table"] == "host"
     ]
-    return table(["model", "recipe", "`tw.moe`, us", "module, us", "added, us", "target"], lines)
+    return table(["model", "recipe", "`tw.moe`, us", "module, us", "transformers' own part", "added, us", "target"], lines)
