@@ -113,19 +113,3 @@ def _card(index: int | None) -> tuple[str, tuple[int, int]]:
     import torch
 
     return torch.cuda.get_device_name(index), torch.cuda.get_device_capability(index)
-
-
-def note_version(engine: str, package: str, tested: tuple[str, ...]) -> None:
-    """`tested_version` for a door that the user opens by name: another version is a warning, once, because it may work.
-
-    Raises:
-        Unfit: with TILEWRIGHT_STRICT=1, or where the package is missing.
-    """
-    try:
-        tested_version(engine, package, tested)
-    except Unfit as reason:
-        if is_strict() or "no installation" in str(reason):
-            raise
-        if (engine, "", str(reason)) not in _told:
-            _told.add((engine, "", str(reason)))
-            logging.getLogger("tilewright.integrations").warning("%s. It may work.", reason)

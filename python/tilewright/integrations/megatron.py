@@ -24,7 +24,7 @@ from megatron.core.transformer.module import MegatronModule
 from megatron.core.transformer.moe.moe_layer import MoESubmodules
 from megatron.core.transformer.spec_utils import ModuleSpec
 
-from tilewright.integrations._fit import check_device, note_version, unfit
+from tilewright.integrations._fit import check_device, tested_version, unfit
 from tilewright.integrations._megatron_state import Place, forget_extra_states, sharded, stack_experts
 from tilewright.integrations._units import gated_unit
 from tilewright.torch import _checks, moe
@@ -122,7 +122,7 @@ class TilewrightExperts(MegatronModule):
         keep: str = "copy",
     ) -> None:
         super().__init__(config=config)
-        note_version("Megatron-core", "megatron-core", TESTED)
+        tested_version("Megatron-core", "megatron-core", TESTED)
         check_config(config)
         _checks.check_recipe(recipe, gradient_format, promoted, keep)
         if pg_collection.expt_tp.size() != 1:

@@ -20,7 +20,7 @@ from torchtitan.config import derive, override
 from torchtitan.models.common.moe import GroupedExperts
 from torchtitan.tools.logging import logger
 
-from tilewright.integrations._fit import note_version
+from tilewright.integrations._fit import tested_version
 from tilewright.torch import _checks, grouped_linear
 
 TESTED = ("0.3.0",)
@@ -57,8 +57,13 @@ def experts_class(parent: type) -> type:
 
 
 def converted(config: Any, **options: Any) -> Any:
-    """The configuration of the same experts with fp8 products. Raises ValueError for an option that there is not."""
-    note_version("torchtitan", "torchtitan", TESTED)
+    """The configuration of the same experts with fp8 products.
+
+    Raises:
+        Unfit: another version of torchtitan than the tested one. The text has both.
+        ValueError: there is no such option.
+    """
+    tested_version("torchtitan", "torchtitan", TESTED)
     made = derive(config, experts_class(type(config)._owner).Config, **options)
     _checks.check_recipe(made.recipe, made.gradient_format, made.promoted, made.keep)
     return made
