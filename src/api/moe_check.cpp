@@ -39,6 +39,13 @@ public:
     bool empty() const { return list_.empty(); }
     std::vector<Finding> take() { return list_.take(); }
 
+    /// Whether a tensor has two dimensions.
+    bool matrix(const char* operand, const Tensor& tensor, const char* wanted) {
+        if (tensor.shape.rank() == 2) return true;
+        add(operand, shown(tensor), wanted);
+        return false;
+    }
+
     /// A tensor of exactly this shape. `why` ends the message: ", because x has 7 tokens".
     void shaped(const std::string& operand, const Tensor& tensor, const Dims& shape,
                 std::initializer_list<Format> formats, const std::string& why = "") {
@@ -338,13 +345,8 @@ std::vector<Finding> check(const Routing& routing, std::int64_t experts, const R
 
 std::vector<Finding> check(const Combination& sum) {
     MoeFindings findings(sum.out.device, Check::call);
-    const auto is_matrix = [&](const char* operand, const Tensor& tensor, const char* wanted) {
-        if (tensor.shape.rank() == 2) return true;
-        findings.add(operand, shown(tensor), wanted);
-        return false;
-    };
-    const bool has_rows = is_matrix("rows", sum.rows, "[tokens, choices]");
-    if (!is_matrix("y", sum.y, "[rows, hidden]") || !has_rows) return findings.take();
+    const bool has_rows = findings.matrix("rows", sum.rows, "[tokens, choices]");
+    if (!findings.matrix("y", sum.y, "[rows, hidden]") || !has_rows) return findings.take();
     findings.rows("y", sum.y, sum.y.shape, {Format::bf16});
     findings.memory("rows", sum.rows, {Format::i32});
     const Dims shape{sum.rows.shape[0], sum.y.shape[1]};
@@ -364,16 +366,15 @@ std::vector<Finding> check(const Combination& sum) {
 std::vector<Finding> check(const WeightGradient& call) {
     MoeFindings findings(call.out.device, Check::call);
     check_unit(call.unit, findings);
-    const auto is_matrix = [&](const char* operand, const Tensor& tensor, const char* wanted) {
-        if (tensor.shape.rank() == 2) return true;
-        findings.add(operand, shown(tensor), wanted);
-        return false;
-    };
-    bool has_shapes = is_matrix("gradient", call.gradient, "[rows, inner]");
-    has_shapes = is_matrix("rows", call.rows, "[tokens, choices]") && has_shapes;
-    has_shapes = is_matrix("out", call.out, "[tokens, weights]") && has_shapes;
+    bool has_shapes = findings.matrix("gradient", call.gradient, "[rows, inner]");
+    has_shapes = findings.matrix("rows", call.rows, "[tokens, choices]") && has_shapes;
+    has_shapes = findings.matrix("out", call.out, "[tokens, weights]") && has_shapes;
     if (!has_shapes || !findings.empty()) return findings.take();
     const std::int64_t gates = call.unit.kind == GatedUnit::Kind::relu_squared ? 1 : 2;
+    if (are_too_many(gates, call.gradient.shape[1])) {
+        findings.add("gradient", to_string(call.gradient.shape), "at most 2^30 columns of gate_up");
+        return findings.take();
+    }
     findings.rows("gradient", call.gradient, call.gradient.shape, {Format::bf16});
     findings.rows("gate_up", call.gate_up, {call.gradient.shape[0], gates * call.gradient.shape[1]}, {Format::bf16},
                   ", the gates and ups of gradient's features");

@@ -33,7 +33,7 @@ void quantize_tokens(const TokenSource& source, const TokenOperand& rows, const 
     if (!is_on_gpu(source.x)) return formats::quantize_tokens_on_cpu(source, rows, columns, round_up, how);
     const Tensor& turned = columns.operand.values;
     require_served("source.x", to_string(source.x.shape),
-                   launch::unserved(source.x, turned.given() ? turned.shape[1] : 0));
+                   launch::unserved(source, turned.given() ? turned.shape[1] : 0));
     cuda::quantize(launch::lower(source, rows, columns, round_up), source.x.device.index, how.stream);
 }
 

@@ -189,6 +189,16 @@ std::vector<QuantizeLaunch> launches(QuantizeLaunch call, std::vector<CopyBuilde
     return all;
 }
 
+/// The reason that sizes are beyond the kernels' indices; empty if they are not. `columns` are those that are written.
+std::string beyond_indices(std::int64_t groups, std::int64_t rows, std::int64_t features, std::int64_t columns) {
+    constexpr std::int64_t limit = std::int64_t{1} << 30;
+    const std::int64_t tiles = groups * ceil_div<std::int64_t>(rows, 128) * ceil_div<std::int64_t>(features, 128);
+    if (rows > limit || features > limit || columns > limit || tiles > limit) {
+        return "at most 2^30 rows and columns and 2^30 tiles of 128 x 128";
+    }
+    return "";
+}
+
 }  // namespace
 
 std::vector<QuantizeLaunch> lower(const TokenSource& source, const TokenOperand& rows, const TokenOperand& columns,
@@ -312,14 +322,13 @@ std::vector<QuantizeLaunch> lower_groups(const Tensor& ends, std::int64_t tokens
 }
 
 std::string unserved(const Tensor& x, std::int64_t columns) {
-    constexpr std::int64_t limit = std::int64_t{1} << 30;
     const MatrixView view = matrix_view(x);
-    const std::int64_t tiles =
-        view.groups * ceil_div<std::int64_t>(view.rows, 128) * ceil_div<std::int64_t>(view.columns, 128);
-    if (view.rows > limit || view.columns > limit || columns > limit || tiles > limit) {
-        return "at most 2^30 rows and columns and 2^30 tiles of 128 x 128";
-    }
-    return "";
+    return beyond_indices(view.groups, view.rows, view.columns, columns);
+}
+
+std::string unserved(const TokenSource& source, std::int64_t columns) {
+    const std::int64_t tokens = source.index.given() ? source.index.shape[0] : 0;
+    return beyond_indices(1, std::max(tokens, source.x.shape[0]), source.x.shape[1], columns);
 }
 
 std::string unserved(const Tensor& source, const QuantizeOptions& options) {

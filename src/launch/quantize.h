@@ -74,6 +74,7 @@ std::vector<QuantizeLaunch> lower_groups(const Tensor& ends, std::int64_t tokens
 /// find, and at most as many elements as their indices count.
 std::string unserved(const Tensor& source, const QuantizeOptions& options);
 std::string unserved(const Tensor& x, std::int64_t columns);
+std::string unserved(const TokenSource& source, std::int64_t columns);
 
 /// "tilewright::hopper::quantize<tilewright::hopper::Quantizer{...}>"
 std::string kernel_expression(const QuantizeKernel& kernel);

@@ -132,6 +132,14 @@ TEST(Quantize, TokensThatAnIndexNamesHaveTheCpusBits) {
                               .columns = Granularity::block_128x128});
 }
 
+TEST(Quantize, MoreTokensThanIndicesAreLeftToTheCpu) {
+    const TokenSource source{
+        .x = row_major(static_cast<void*>(nullptr), Format::bf16, {2, 16}),
+        .index = row_major(static_cast<void*>(nullptr), Format::i32, {(std::int64_t{1} << 30) + 1})};
+    EXPECT_NE(launch::unserved(source, 0), "");
+    EXPECT_EQ(launch::unserved(TokenSource{.x = source.x}, 0), "");
+}
+
 TEST(Quantize, MoreGroupsThanLanesAreFound) {
     std::vector<std::int32_t> ends(70);
     for (int group = 0; group < 70; ++group) ends[group] = group < 40 ? group / 3 : group * 2;
