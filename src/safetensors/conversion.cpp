@@ -61,8 +61,6 @@ void refuse_unreadable(const Conversion& c) {
                                        c.job.input, count, lines));
 }
 
-std::vector<std::uint64_t> stored_shape(const Dims& shape) { return {shape.begin(), shape.end()}; }
-
 /// The bytes of a packed matrix. They follow from its weights, which are read only for this number.
 std::uint64_t packed_size(const Conversion& c, const StoredMatrix& matrix) {
     const Requantised weights = requantised(c.checkpoint, matrix, c.recipe_for(matrix), c.job.round_up);

@@ -59,6 +59,9 @@ struct Conversion {
     }
 };
 
+/// A shape as files have it.
+inline std::vector<std::uint64_t> stored_shape(const Dims& shape) { return {shape.begin(), shape.end()}; }
+
 /// Where a file of the output is; `file` is its name in a folder.
 std::string output_path(const Conversion& conversion, const std::string& file);
 

@@ -11,8 +11,6 @@ namespace {
 constexpr std::int64_t mx_block = 32;
 constexpr std::string_view weight = ".weight";
 
-std::vector<std::uint64_t> as_stored(const Dims& shape) { return {shape.begin(), shape.end()}; }
-
 /// Why an engine would not read a matrix as it is written; empty if it would.
 std::string mismatch(PublishedFormat format, const StoredMatrix& matrix) {
     if (matrix.transposed) return "experts [experts, n, k] in the input too";
@@ -32,16 +30,16 @@ OperandRecipe recipe_of(PublishedFormat format) {
 std::vector<StoredTensor> published_tensors(PublishedFormat format, const StoredMatrix& matrix) {
     const Dims shape = matrix.shape();
     if (format == PublishedFormat::fp8) {
-        return {{.name = matrix.name, .dtype = "F8_E4M3", .shape = as_stored(shape)},
+        return {{.name = matrix.name, .dtype = "F8_E4M3", .shape = stored_shape(shape)},
                 {.name = matrix.name + "_scale_inv",
                  .dtype = "F32",
-                 .shape = as_stored(scale_shape(Granularity::block_128x128, shape))}};
+                 .shape = stored_shape(scale_shape(Granularity::block_128x128, shape))}};
     }
     const Dims scales = scale_shape(Granularity::block_1x32, shape);
-    std::vector<std::uint64_t> blocks = as_stored(scales);
+    std::vector<std::uint64_t> blocks = stored_shape(scales);
     blocks.push_back(mx_block / 2);
     return {{.name = matrix.name + "_blocks", .dtype = "U8", .shape = blocks},
-            {.name = matrix.name + "_scales", .dtype = "U8", .shape = as_stored(scales)}};
+            {.name = matrix.name + "_scales", .dtype = "U8", .shape = stored_shape(scales)}};
 }
 
 PublishedDescription published_description(const Conversion& c) {

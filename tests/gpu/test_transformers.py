@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM  # noqa: E402
 from transformers_models import (  # noqa: E402
     EXPERTS,
     FAMILIES,
+    LIMITS,
     blocks_of,
     by_loop,
     config_of,
@@ -25,8 +26,6 @@ from transformers_models import (  # noqa: E402
     tokens,
     words,
 )
-
-LIMITS = {"1x128": 0.08, "row": 0.08, "1x128:mxfp4": 0.25, "bf16:mxfp4": 0.25}
 
 
 @pytest.fixture(autouse=True)

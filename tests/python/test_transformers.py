@@ -26,6 +26,7 @@ from transformers_models import (  # noqa: E402
     FAMILIES,
     HIDDEN,
     INNER,
+    LIMITS,
     blocks_of,
     by_loop,
     config_of,
@@ -39,7 +40,6 @@ from transformers_models import (  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OTHER = ROOT / "build" / "engines-older"
-LIMITS = {"1x128": 0.08, "row": 0.08, "1x128:mxfp4": 0.25, "bf16:mxfp4": 0.25}
 
 
 @pytest.fixture(autouse=True)

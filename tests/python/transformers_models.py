@@ -11,6 +11,7 @@ from transformers.integrations.finegrained_fp8 import ALL_FP8_EXPERTS_FUNCTIONS,
 from transformers.integrations.moe import use_experts_implementation
 
 EXPERTS, HIDDEN, INNER, TOP, VOCABULARY = 6, 64, 96, 2, 32
+LIMITS = {"1x128": 0.08, "row": 0.08, "1x128:mxfp4": 0.25, "bf16:mxfp4": 0.25}  # relative errors by recipe
 FAMILIES = {
     "qwen3_moe": Qwen3MoeConfig,
     "deepseek_v3": DeepseekV3Config,

@@ -47,7 +47,7 @@ std::string words_of(const std::string& path) {
     return engine_words(checkpoint, stored_matrices(checkpoint));
 }
 
-/// What `published_format.h` says, of FP4 weights, and the numbers.
+/// The rules of `published_format.h` for FP4 weights, and the numbers.
 TEST(PublishedFormat, Fp8HasTheNamesAndTheDescriptionOfDeepSeek) {
     const TemporaryFolder folder;
     const std::string out = folder.file("out"), name = "model.layers.0.q_proj.weight";

@@ -48,7 +48,7 @@ class ExpertLayer:
     """The unit as keywords of `tilewright.moe`."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "unit_words", _words_of(self.unit))
+        object.__setattr__(self, "unit_words", self.unit.keywords)
         if not self.is_real:
             object.__setattr__(self, "parts", (parts_of(self.up), parts_of(self.down)))
 
@@ -201,13 +201,6 @@ class ExpertLayer:
             given["down_bias"] = _detached(self.down_bias)
         made: torch.Tensor = moe(x, self.up, self.down, **given)
         return made
-
-
-def _words_of(unit: Unit) -> dict[str, Any]:
-    """The unit as keywords of `tilewright.moe`."""
-    numbers = {"alpha": unit.alpha, "beta": unit.beta, "limit": unit.limit}
-    bounds = {"gate_bound": unit.gate_bound, "up_bound": unit.up_bound}
-    return {"activation": unit.kind, **numbers, **bounds, "interleaved": unit.interleaved}
 
 
 def _detached(bias: torch.Tensor) -> torch.Tensor:

@@ -146,8 +146,7 @@ class TilewrightExperts(MegatronModule):
             self._initialize(self.linear_fc2.weight.data, config.output_layer_init_method)
         # A weight also multiplies the bias of linear_fc2. Without a bias it multiplies the unit's result, as in SequentialMLP.
         weights_at = "input" if config.moe_apply_probs_on_input else "combine" if config.add_bias_linear else "activation"
-        numbers = unit._asdict()
-        self.options = {"activation": numbers.pop("kind"), **numbers, "weights_at": weights_at, "recipe": recipe}
+        self.options = {**unit.keywords, "weights_at": weights_at, "recipe": recipe}
         self.options |= {"gradient_format": gradient_format, "promoted": promoted, "keep": keep}
         self.register_load_state_dict_pre_hook(stack_experts)
         self.register_load_state_dict_post_hook(forget_extra_states)

@@ -37,11 +37,6 @@ class Layer(NamedTuple):
         return Unit(self.activation, *self.numbers, self.interleaved)
 
     @property
-    def unit_keywords(self) -> dict[str, Any]:
-        numbers = zip(("alpha", "beta", "limit", "gate_bound", "up_bound"), self.numbers)
-        return {"activation": self.activation, **dict(numbers), "interleaved": self.interleaved}
-
-    @property
     def sides(self) -> LayerRecipe:
         return RECIPES[self.recipe]
 
@@ -109,7 +104,7 @@ def forward_only(given: Given, up: Any, down: Any, layer: Layer, activations: st
         "weights": _detached(given.weights),
         "expert_map": given.expert_map,
         "shared": layer.shared,
-        **layer.unit_keywords,
+        **layer.unit.keywords,
         "activations": activations,
         "weights_at": layer.weights_at,
         "up_bias": _detached(given.up_bias),
@@ -237,8 +232,9 @@ def backward_pass(
     at_sum = factor if layer.weights_at == "combine" else None
     d_out, tokens = d_out.detach().contiguous(), routed.tokens
     aligned = _aligned(ends, tokens.shape[0])
-    if wanted.down_bias:
+    if wanted.down_bias or saved.down_bias is not None:
         d_y = d_out.index_select(0, tokens)
+    if wanted.down_bias:
         weighted = d_y if at_sum is None else d_y.float() * at_sum[:, None]
         made["down_bias"] = _sums.sums_of_groups(weighted, ends)
     wants_d_h = wanted.x or wanted.weights or wanted.up or wanted.up_bias
@@ -253,10 +249,10 @@ def backward_pass(
     if wanted.weights and layer.weights_at != "input":
         assert saved.weights is not None
         choices = saved.weights.shape[1]
-        made["weights"] = _core.weight_gradient(kept.gate_up, d_h, routed.rows, choices, layer.unit_keywords)
+        made["weights"] = _core.weight_gradient(kept.gate_up, d_h, routed.rows, choices, layer.unit.keywords)
         if saved.down_bias is not None and at_sum is not None:
             group = _sums.group_of_rows(ends, tokens.shape[0]).clamp(max=ends.shape[0] - 1)
-            of_rows = (saved.down_bias.float().index_select(0, group) * d_out.index_select(0, tokens)).sum(1)
+            of_rows = (saved.down_bias.float().index_select(0, group) * d_y).sum(1)
             made["weights"] += _by_choice(of_rows, routed.rows, choices)
         made["weights"] = made["weights"].to(saved.weights.dtype)
     if wanted.up_bias:

@@ -6,7 +6,7 @@ Training computes units other than SwiGLU here, because no quantizer of the libr
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -24,6 +24,12 @@ class Unit(NamedTuple):
     gate_bound: float
     up_bound: float
     interleaved: bool
+
+    @property
+    def keywords(self) -> dict[str, Any]:
+        """The unit as keywords of `tilewright.moe`."""
+        own = self._asdict()
+        return {"activation": own.pop("kind"), **own}
 
     @property
     def gates(self) -> int:

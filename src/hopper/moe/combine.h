@@ -114,14 +114,13 @@ TILEWRIGHT_DEVICE void add_choices(const CombineArguments& a, const RowPart& par
 template <CombineSpec spec>
 TILEWRIGHT_DEVICE void store_sum(const RowTarget& to, const RowPlace& place, const RowPart& part,
                                  const CombineSum& sum) {
-    constexpr u32 canonical_nan = 0x7FFF'FFFF;
     constexpr int bytes = spec.out == Number::f32 ? 4 : 2, words = combine_features * bytes / 4;
     if (part.feature >= part.end) return;
     u32 elements[words];
 #pragma unroll
     for (int i = 0; i < words; ++i) {
         if constexpr (spec.out == Number::f32) {
-            elements[i] = sum[i] == sum[i] ? bits_of(sum[i]) : canonical_nan;
+            elements[i] = f32_of(sum[i]);
         } else {
             elements[i] =
                 spec.out == Number::bf16 ? pack_bf16(sum[2 * i], sum[2 * i + 1]) : pack_f16(sum[2 * i], sum[2 * i + 1]);

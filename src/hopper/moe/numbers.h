@@ -24,6 +24,9 @@ struct RowNumbers {
     }
 };
 
+/// The bits of a result in f32. All NaNs are one, as on the CPU.
+TILEWRIGHT_DEVICE u32 f32_of(float number) { return number == number ? __builtin_bit_cast(u32, number) : 0x7FFF'FFFFU; }
+
 /// One number of a row.
 template <Number format>
 TILEWRIGHT_DEVICE float load_number_as(const void* data, i64 index) {

@@ -109,13 +109,12 @@ TILEWRIGHT_DEVICE LaneOutput<spec> mx_output(const RowNumbers<spec>& numbers) {
 /// Without scales.
 template <RowSpec spec>
 TILEWRIGHT_DEVICE LaneOutput<spec> rounded_output(const RowNumbers<spec>& numbers) {
-    constexpr u32 canonical_nan = 0x7FFF'FFFF;
     LaneOutput<spec> out;
 #pragma unroll
     for (int i = 0; i < LaneOutput<spec>::words; ++i) {
         if constexpr (spec.output == RowOutput::f32) {
             const float number = numbers.at(i);
-            out.elements[i] = number == number ? bits_of(number) : canonical_nan;
+            out.elements[i] = f32_of(number);
         } else {
             const float low = numbers.at(2 * i), high = numbers.at(2 * i + 1);
             out.elements[i] = spec.output == RowOutput::bf16 ? pack_bf16(low, high) : pack_f16(low, high);

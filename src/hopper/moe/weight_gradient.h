@@ -76,7 +76,6 @@ TILEWRIGHT_DEVICE float dot_of_lane(const WeightGradientArguments& a, int row) {
 
 template <int threads>
 __global__ void __launch_bounds__(threads, 3) weight_gradient(const __grid_constant__ WeightGradientArguments a) {
-    constexpr u32 canonical_nan = 0x7FFF'FFFF;
     const i64 index = i64(block_index()) * (threads / warp_threads) + warp_index();
     if (index >= i64(a.tokens) * a.choices) return;
     const int token = int(index / a.choices), choice = int(index % a.choices);
@@ -87,7 +86,7 @@ __global__ void __launch_bounds__(threads, 3) weight_gradient(const __grid_const
     for (int step = warp_threads / 2; step > 0; step /= 2) sum += from_lane(sum, lane_index() ^ step);
     if (lane_index() != 0) return;
     float* const out = a.out + token * a.out_token_stride + choice * a.out_choice_stride;
-    store_global(reinterpret_cast<u32*>(out), sum == sum ? bits_of(sum) : canonical_nan);
+    store_global(reinterpret_cast<u32*>(out), f32_of(sum));
 }
 
 }  // namespace tilewright::hopper
