@@ -21,7 +21,6 @@ constexpr int attribute_l2_bytes = 38;
 constexpr int attribute_capability_major = 75;
 constexpr int attribute_capability_minor = 76;
 constexpr int attribute_shared_carveout = 9;  // percent of an SM's memory
-constexpr unsigned portable_and_mapped = 1 | 2;
 
 int handle_of(const Driver& driver, int index) {
     int count = 0;

@@ -37,8 +37,13 @@ public:
     explicit Loader(const OpenLibrary& library) : library_(library) {}
 
     template <class... Arguments>
-    void load(int (*&call)(Arguments...), const char* name) const {
+    void load_if_there(int (*&call)(Arguments...), const char* name) const {
         call = library_.function<int(Arguments...)>(name);
+    }
+
+    template <class... Arguments>
+    void load(int (*&call)(Arguments...), const char* name) const {
+        load_if_there(call, name);
         if (call == nullptr) {
             throw Error(fmt::format("the NVIDIA driver {} has no {}; install a driver for CUDA 12.0 or later",
                                     library_.path(), name));
@@ -75,10 +80,12 @@ void load_execution(const Loader& loader, DriverCalls& call) {
 void load_memory(const Loader& loader, DriverCalls& call) {
     loader.load(call.host_allocate, "cuMemHostAlloc");
     loader.load(call.host_device_address, "cuMemHostGetDevicePointer_v2");
+    loader.load(call.host_release, "cuMemFreeHost");
     loader.load(call.allocate, "cuMemAlloc_v2");
     loader.load(call.release, "cuMemFree_v2");
     loader.load(call.copy_to_device, "cuMemcpyHtoD_v2");
     loader.load(call.copy_to_host, "cuMemcpyDtoH_v2");
+    loader.load(call.copy_in_order, "cuMemcpyDtoDAsync_v2");
     loader.load(call.fill_bytes, "cuMemsetD8_v2");
     loader.load(call.fill_bytes_in_order, "cuMemsetD8Async");
 }
@@ -87,6 +94,7 @@ void load_streams(const Loader& loader, DriverCalls& call) {
     loader.load(call.stream_create, "cuStreamCreate");
     loader.load(call.stream_destroy, "cuStreamDestroy_v2");
     loader.load(call.stream_synchronize, "cuStreamSynchronize");
+    loader.load(call.stream_wait_event, "cuStreamWaitEvent");
     loader.load(call.event_create, "cuEventCreate");
     loader.load(call.event_record, "cuEventRecord");
     loader.load(call.event_synchronize, "cuEventSynchronize");
@@ -98,6 +106,18 @@ void load_streams(const Loader& loader, DriverCalls& call) {
     loader.load(call.graph_launch, "cuGraphLaunch");
     loader.load(call.graph_destroy, "cuGraphDestroy");
     loader.load(call.graph_execution_destroy, "cuGraphExecDestroy");
+}
+
+void load_peers(const Loader& loader, DriverCalls& call) {
+    loader.load_if_there(call.context_current, "cuCtxGetCurrent");
+    loader.load_if_there(call.stream_is_capturing, "cuStreamIsCapturing");
+    loader.load_if_there(call.stream_query, "cuStreamQuery");
+    loader.load_if_there(call.device_of_bus_id, "cuDeviceGetByPCIBusId");
+    loader.load_if_there(call.can_access_peer, "cuDeviceCanAccessPeer");
+    loader.load_if_there(call.enable_peer_access, "cuCtxEnablePeerAccess");
+    loader.load_if_there(call.export_memory, "cuIpcGetMemHandle");
+    loader.load_if_there(call.import_memory, "cuIpcOpenMemHandle_v2");
+    loader.load_if_there(call.close_import, "cuIpcCloseMemHandle");
 }
 
 }  // namespace
@@ -112,6 +132,7 @@ Driver::Driver(const std::string& library) : library_({library}) {
     load_execution(loader, call);
     load_memory(loader, call);
     load_streams(loader, call);
+    load_peers(loader, call);
     if (const int result = call.init(0); result != 0) {
         throw Error("the NVIDIA driver does not start: " + describe(call, result) +
                     "; run `nvidia-smi`, or use the CPU backend");

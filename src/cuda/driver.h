@@ -22,6 +22,7 @@ using DeviceAddress = std::uint64_t;
 
 // Attributes that src/measure queries too.
 inline constexpr int attribute_multiprocessor_count = 16;     // CUdevice_attribute
+inline constexpr unsigned portable_and_mapped = 1 | 2;        // CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_DEVICEMAP
 inline constexpr int attribute_max_dynamic_shared_bytes = 8;  // CUfunction_attribute
 
 /// The used part of CUlaunchAttribute; the value is a union of 64 bytes.
@@ -55,6 +56,11 @@ struct LaunchConfig {
     unsigned attribute_count = 0;
 };
 
+/// CUipcMemHandle: names memory to other processes of the host.
+struct MemoryHandle {
+    char bytes[64] = {};
+};
+
 struct DriverCalls {
     int (*init)(unsigned) = nullptr;
     int (*error_name)(int, const char**) = nullptr;
@@ -79,15 +85,18 @@ struct DriverCalls {
                         const std::uint32_t*, const std::uint32_t*, int, int, int, int) = nullptr;
     int (*host_allocate)(void**, std::size_t, unsigned) = nullptr;
     int (*host_device_address)(DeviceAddress*, void*, unsigned) = nullptr;
+    int (*host_release)(void*) = nullptr;
     int (*allocate)(DeviceAddress*, std::size_t) = nullptr;
     int (*release)(DeviceAddress) = nullptr;
     int (*copy_to_device)(DeviceAddress, const void*, std::size_t) = nullptr;
     int (*copy_to_host)(void*, DeviceAddress, std::size_t) = nullptr;
+    int (*copy_in_order)(DeviceAddress, DeviceAddress, std::size_t, StreamHandle) = nullptr;
     int (*fill_bytes)(DeviceAddress, unsigned char, std::size_t) = nullptr;
     int (*fill_bytes_in_order)(DeviceAddress, unsigned char, std::size_t, StreamHandle) = nullptr;
     int (*stream_create)(StreamHandle*, unsigned) = nullptr;
     int (*stream_destroy)(StreamHandle) = nullptr;
     int (*stream_synchronize)(StreamHandle) = nullptr;
+    int (*stream_wait_event)(StreamHandle, EventHandle, unsigned) = nullptr;
     int (*event_create)(EventHandle*, unsigned) = nullptr;
     int (*event_record)(EventHandle, StreamHandle) = nullptr;
     int (*event_synchronize)(EventHandle) = nullptr;
@@ -99,6 +108,16 @@ struct DriverCalls {
     int (*graph_launch)(GraphExecutionHandle, StreamHandle) = nullptr;
     int (*graph_destroy)(GraphHandle) = nullptr;
     int (*graph_execution_destroy)(GraphExecutionHandle) = nullptr;
+    // Only ranks use these (src/ranks). Null where the driver has no such function.
+    int (*context_current)(ContextHandle*) = nullptr;
+    int (*stream_is_capturing)(StreamHandle, int*) = nullptr;
+    int (*stream_query)(StreamHandle) = nullptr;
+    int (*device_of_bus_id)(int*, const char*) = nullptr;
+    int (*can_access_peer)(int*, int, int) = nullptr;
+    int (*enable_peer_access)(ContextHandle, unsigned) = nullptr;
+    int (*export_memory)(MemoryHandle*, DeviceAddress) = nullptr;
+    int (*import_memory)(DeviceAddress*, MemoryHandle, unsigned) = nullptr;
+    int (*close_import)(DeviceAddress) = nullptr;
 };
 
 class Driver {

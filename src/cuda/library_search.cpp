@@ -57,16 +57,23 @@ fs::path own_file() {
 
 }  // namespace
 
+OpenLibrary::OpenLibrary(void* handle) : handle_(handle) {
+    link_map* opened = nullptr;  // names the file that a bare name led to
+    if (handle != nullptr && dlinfo(handle, RTLD_DI_LINKMAP, &opened) == 0) path_ = opened->l_name;
+}
+
 OpenLibrary::OpenLibrary(const std::vector<std::string>& candidates) {
     for (const std::string& candidate : candidates) {
-        handle_ = dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL);
-        if (handle_ == nullptr) continue;
-        path_ = candidate;
-        link_map* loaded = nullptr;  // names the file that a bare name led to
-        if (dlinfo(handle_, RTLD_DI_LINKMAP, &loaded) == 0 && loaded != nullptr) path_ = loaded->l_name;
-        return;
+        *this = OpenLibrary(dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL));
+        if (is_open()) return;
     }
 }
+
+OpenLibrary OpenLibrary::loaded(const std::string& name) {
+    return OpenLibrary(dlopen(name.c_str(), RTLD_NOW | RTLD_NOLOAD));
+}
+
+OpenLibrary OpenLibrary::of_process() { return OpenLibrary(dlopen(nullptr, RTLD_NOW)); }
 
 void* OpenLibrary::symbol(const char* name) const { return handle_ == nullptr ? nullptr : dlsym(handle_, name); }
 

@@ -12,6 +12,10 @@ class OpenLibrary {
 public:
     OpenLibrary() = default;
     explicit OpenLibrary(const std::vector<std::string>& candidates);
+    /// The copy that the process has loaded under this name ("libnccl.so.2"), whichever file it is from. May be closed.
+    static OpenLibrary loaded(const std::string& name);
+    /// The functions that the program and its libraries export to all.
+    static OpenLibrary of_process();
 
     bool is_open() const { return handle_ != nullptr; }
     const std::string& path() const { return path_; }
@@ -23,6 +27,7 @@ public:
     }
 
 private:
+    explicit OpenLibrary(void* handle);
     void* symbol(const char* name) const;
 
     void* handle_ = nullptr;

@@ -1,7 +1,14 @@
-// A fake of libcuda.so.1: records what it is asked for and refuses what the real one refuses.
+// A fake of libcuda.so.1: records what it is asked for and refuses what the real one refuses. Memory is the host's. An
+// import of it has another address.
 #include "cuda/fake_driver.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdio>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <utility>
 
 using tilewright::hopper::Arguments;
@@ -19,7 +26,23 @@ constexpr int invalid_value = 1;
 constexpr int invalid_context = 201;
 
 int result_of(const char* call) {
-    return fake.failing_call != nullptr && std::strcmp(fake.failing_call, call) == 0 ? fake.failure : 0;
+    const int device = contexts[static_cast<std::size_t>(depth - 1)];
+    const bool is_here = fake.failing_device < 0 || fake.failing_device == device;
+    return fake.failing_call != nullptr && std::strcmp(fake.failing_call, call) == 0 && is_here ? fake.failure : 0;
+}
+
+/// A file in memory, so that it can be mapped twice.
+struct Allocation {
+    int file = -1;
+    std::size_t bytes = 0;
+};
+std::mutex mutex;
+std::map<std::uint64_t, Allocation> allocations;
+std::map<std::uint64_t, std::size_t> imports;
+
+std::uint64_t mapped(const Allocation& allocation) {
+    void* memory = mmap(nullptr, allocation.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, allocation.file, 0);
+    return memory == MAP_FAILED ? 0 : reinterpret_cast<std::uint64_t>(memory);
 }
 
 void note_capture_mode() {
@@ -156,18 +179,124 @@ int cuMemHostGetDevicePointer_v2(std::uint64_t* address, void* memory, unsigned)
     return 0;
 }
 
+int cuMemAlloc_v2(std::uint64_t* address, std::size_t bytes) {
+    note_capture_mode();
+    if (const int result = result_of("cuMemAlloc_v2"); result != 0) return result;
+    const std::lock_guard lock(mutex);
+    const Allocation made{.file = memfd_create("fake", 0), .bytes = bytes};
+    if (made.file < 0 || ftruncate(made.file, static_cast<off_t>(bytes)) != 0) return invalid_value;
+    *address = mapped(made);
+    if (*address == 0) return invalid_value;
+    std::memset(reinterpret_cast<void*>(*address), 0xA5, bytes);  // not zeros
+    allocations[*address] = made;
+    ++fake.allocations;
+    fake.allocated = bytes;
+    return 0;
+}
+int cuMemFree_v2(std::uint64_t address) {
+    const std::lock_guard lock(mutex);
+    const auto found = allocations.find(address);
+    if (found == allocations.end()) return invalid_value;
+    munmap(reinterpret_cast<void*>(address), found->second.bytes);
+    close(found->second.file);
+    allocations.erase(found);
+    --fake.allocations;
+    return 0;
+}
+int cuMemcpyHtoD_v2(std::uint64_t to, const void* from, std::size_t bytes) {
+    std::memcpy(reinterpret_cast<void*>(to), from, bytes);
+    return result_of("cuMemcpyHtoD_v2");
+}
+int cuMemcpyDtoH_v2(void* to, std::uint64_t from, std::size_t bytes) {
+    std::memcpy(to, reinterpret_cast<void*>(from), bytes);
+    return result_of("cuMemcpyDtoH_v2");
+}
+int cuMemsetD8Async(std::uint64_t address, unsigned char value, std::size_t bytes, void*) {
+    std::memset(reinterpret_cast<void*>(address), value, bytes);
+    return result_of("cuMemsetD8Async");
+}
+int cuStreamSynchronize(void*) {
+    ++fake.waits;
+    return result_of("cuStreamSynchronize");
+}
+
+// Ranks. A device's bus has its number.
+int cuDeviceGetPCIBusId(char* text, int length, int device) {
+    std::snprintf(text, static_cast<std::size_t>(length), "0000:%02x:00.0", static_cast<unsigned>(device) & 0xFF);
+    return result_of("cuDeviceGetPCIBusId");
+}
+#ifndef FAKE_OF_OLD_DRIVER
+int cuDeviceGetByPCIBusId(int* device, const char* text) {
+    unsigned bus = 0;
+    if (std::sscanf(text, "0000:%2x:00.0", &bus) != 1 || bus >= static_cast<unsigned>(fake.devices)) {
+        return invalid_value;
+    }
+    *device = static_cast<int>(bus);
+    return 0;
+}
+int cuDeviceCanAccessPeer(int* reaches, int, int) {
+    *reaches = fake.reaches_peers ? 1 : 0;
+    return 0;
+}
+int cuCtxGetCurrent(void** context) {
+    const int device = contexts[static_cast<std::size_t>(depth - 1)];
+    *context = device < 0 ? nullptr : reinterpret_cast<void*>(std::intptr_t{0x100} + device);
+    return 0;
+}
+int cuCtxEnablePeerAccess(void* context, unsigned flags) {
+    int device = 0;
+    if (cuCtxGetDevice(&device) != 0 || context == nullptr || flags != 0) return invalid_value;
+    return result_of("cuCtxEnablePeerAccess");
+}
+int cuStreamIsCapturing(void* stream, int* status) {
+    *status = fake.capturing != nullptr && stream == fake.capturing ? 1 : 0;
+    return fake.capturing != nullptr && stream == nullptr ? 906 : 0;  // CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
+}
+int cuStreamQuery(void*) {
+    ++fake.waits;
+    if (fake.busy_queries > 0) {
+        --fake.busy_queries;
+        return 600;  // CUDA_ERROR_NOT_READY
+    }
+    return result_of("cuStreamQuery");
+}
+int cuIpcGetMemHandle(tilewright::cuda::MemoryHandle* handle, std::uint64_t address) {
+    const std::lock_guard lock(mutex);
+    if (allocations.count(address) == 0) return invalid_value;  // only the beginning of an allocation
+    std::memcpy(handle->bytes, &address, sizeof(address));
+    return result_of("cuIpcGetMemHandle");
+}
+int cuIpcOpenMemHandle_v2(std::uint64_t* address, tilewright::cuda::MemoryHandle handle, unsigned flags) {
+    std::uint64_t exported = 0;
+    std::memcpy(&exported, handle.bytes, sizeof(exported));
+    const std::lock_guard lock(mutex);
+    const auto found = allocations.find(exported);
+    if (found == allocations.end() || flags != 1) return invalid_value;
+    if (const int result = result_of("cuIpcOpenMemHandle_v2"); result != 0) return result;
+    *address = mapped(found->second);
+    imports[*address] = found->second.bytes;
+    ++fake.imports;
+    return 0;
+}
+int cuIpcCloseMemHandle(std::uint64_t address) {
+    const std::lock_guard lock(mutex);
+    const auto found = imports.find(address);
+    if (found == imports.end()) return invalid_value;
+    munmap(reinterpret_cast<void*>(address), found->second);
+    imports.erase(found);
+    --fake.imports;
+    return 0;
+}
+#endif
+
 // Not called by the library's launches.
 int cuCtxSynchronize() { return 0; }
-int cuMemAlloc_v2(std::uint64_t*, std::size_t) { return invalid_value; }
-int cuMemFree_v2(std::uint64_t) { return invalid_value; }
-int cuMemcpyHtoD_v2(std::uint64_t, const void*, std::size_t) { return invalid_value; }
-int cuMemcpyDtoH_v2(void*, std::uint64_t, std::size_t) { return invalid_value; }
 int cuMemsetD8_v2(std::uint64_t, unsigned char, std::size_t) { return invalid_value; }
-int cuMemsetD8Async(std::uint64_t, unsigned char, std::size_t, void*) { return invalid_value; }
 int cuStreamCreate(void**, unsigned) { return invalid_value; }
 int cuStreamDestroy_v2(void*) { return invalid_value; }
-int cuStreamSynchronize(void*) { return invalid_value; }
-int cuDeviceGetPCIBusId(char*, int, int) { return invalid_value; }
+int cuStreamWaitEvent(void*, void*, unsigned) { return invalid_value; }
+int cuMemFreeHost(void*) { return invalid_value; }
+int cuMemcpyDtoDAsync_v2(std::uint64_t, std::uint64_t, std::size_t, void*) { return invalid_value; }
 int cuEventCreate(void**, unsigned) { return invalid_value; }
 int cuEventRecord(void*, void*) { return invalid_value; }
 int cuEventSynchronize(void*) { return invalid_value; }

@@ -29,6 +29,10 @@ struct FakeDriver {
     const char* name = "NVIDIA H200";
     const char* failing_call = nullptr;  // this function returns `failure`
     int failure = 2;
+    int failing_device = -1;           // only where this one is current; -1: on all
+    void* capturing = nullptr;         // this stream is
+    bool reaches_peers = true;         // each device the others
+    std::atomic<int> busy_queries{0};  // the next N queries of a stream find it busy
 
     // The calls so far.
     std::atomic<int> maps{0};
@@ -37,8 +41,12 @@ struct FakeDriver {
     std::atomic<int> pushes{0};
     std::atomic<int> pops{0};
     std::atomic<int> host_allocations{0};
-    std::atomic<int> strict_loads{0};  // kernels loaded or memory allocated while captures are not relaxed
-    std::atomic<int> shared_bytes{0};  // the last attribute of a kernel
+    std::atomic<int> strict_loads{0};       // kernels loaded or memory allocated while captures are not relaxed
+    std::atomic<int> allocations{0};        // that are not freed
+    std::atomic<std::size_t> allocated{0};  // bytes of the last one
+    std::atomic<int> imports{0};            // that are not closed
+    std::atomic<int> waits{0};              // for streams
+    std::atomic<int> shared_bytes{0};       // the last attribute of a kernel
     FakeLaunch last{};
     FakeLaunch before_last{};
     bool record_last = true;                        // off where many threads launch

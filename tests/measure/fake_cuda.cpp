@@ -127,6 +127,9 @@ int cuMemsetD8_v2(std::uint64_t address, unsigned char value, std::size_t bytes)
     return 0;
 }
 int cuMemsetD8Async(std::uint64_t, unsigned char, std::size_t, void*) { return 1; }
+int cuMemcpyDtoDAsync_v2(std::uint64_t, std::uint64_t, std::size_t, void*) { return 1; }
+int cuMemFreeHost(void*) { return 1; }
+int cuStreamWaitEvent(void*, void*, unsigned) { return 1; }
 int cuStreamCreate(void** stream, unsigned) {
     *stream = &gpu;
     return 0;
