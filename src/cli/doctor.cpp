@@ -18,6 +18,7 @@
 #include "output/file.h"
 #include "output/streams.h"
 #include "output/table.h"
+#include "ranks/nccl_library.h"
 
 namespace tilewright::cli {
 namespace {
@@ -133,6 +134,7 @@ ordered_json examine() {
             {"cuda_driver", library_report(found.driver)},
             {"gpus", gpu_report(found.gpus)},
             {"nvrtc", library_report(found.nvrtc)},
+            {"nccl", library_report(ranks::probe_nccl())},
             {"kernel_pack", pack_report()},
             {"cache", cache_report()},
             {"backends", backend_report(backend_statuses(found))}};
@@ -203,6 +205,7 @@ void print_report(const ordered_json& report) {
         table.add({"", "", "-> no GPU is needed: the CPU backend has the same API and, on request, the same bits"});
     }
     add_library(table, "NVRTC", report.at("nvrtc"));
+    add_library(table, "NCCL", report.at("nccl"));
     add_kernels(table, report.at("kernel_pack"), report.at("cache"));
     add_backends(table, report.at("backends"));
     output::print("{}", table.text());

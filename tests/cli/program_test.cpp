@@ -104,7 +104,7 @@ TEST(Program, AnswersMisuseInOneLineWithExitCode2) {
 TEST(Program, DoctorReportsWithoutAGpu) {
     const Outcome text = run_program({"doctor"});
     EXPECT_EQ(text.exit_code, 0) << text.err;
-    for (const char* word : {"CPU", "OpenMP", "BLAS", "CUDA driver", "NVRTC", "cache folder", "backend cpu"}) {
+    for (const char* word : {"CPU", "OpenMP", "BLAS", "CUDA driver", "NVRTC", "NCCL", "cache folder", "backend cpu"}) {
         EXPECT_TRUE(contains(text.out, word)) << word << " in\n" << text.out;
     }
     const TemporaryFolder folder;
@@ -129,6 +129,26 @@ TEST(Program, DoctorSaysWhenTheCacheCannotBeUsed) {
     const json cache = json::parse(outcome.out).at("cache");
     EXPECT_EQ(cache.at("writable"), false);
     EXPECT_TRUE(contains(cache.at("advice"), "TILEWRIGHT_CACHE_DIR"));
+}
+
+TEST(Program, DoctorNamesTheNcclThatTheLoaderFinds) {
+    const std::string folder = TILEWRIGHT_FAKE_NCCL_FOLDER;
+    const std::vector<std::string> environment{"LD_LIBRARY_PATH=" + folder};
+    const json nccl = json::parse(run_program({"doctor", "--json", "-"}, environment).out).at("nccl");
+    EXPECT_EQ(nccl.at("usable"), true);
+    EXPECT_EQ(nccl.at("version"), "2.28.9");
+    EXPECT_EQ(nccl.at("path"), folder + "/libnccl.so.2");
+    EXPECT_EQ(nccl.at("problem"), "");
+    EXPECT_EQ(nccl.at("advice"), "");
+    EXPECT_TRUE(contains(run_program({"doctor"}, environment).out, "2.28.9, " + folder + "/libnccl.so.2"));
+    const TemporaryFolder broken;
+    test::write_file(broken.file("libnccl.so.2"), "no library");
+    const Outcome outcome = run_program({"doctor", "--json", "-"}, {"LD_LIBRARY_PATH=" + broken.path().string()});
+    const json without = json::parse(outcome.out).at("nccl");
+    EXPECT_NE(without.at("path"), broken.file("libnccl.so.2"));
+    const bool usable = without.at("usable");  // the loader may find another one elsewhere
+    EXPECT_NE(usable, !without.at("problem").get<std::string>().empty()) << without;
+    EXPECT_NE(usable, !without.at("advice").get<std::string>().empty()) << without;
 }
 
 TEST(Program, QuantizesAFile) {

@@ -19,6 +19,7 @@ MAY_INCLUDE = {
     "cpu": ["problem", "formats"],
     "launch": ["plan", "problem", "formats", "hopper/tile", "hopper/schedule/dense.h", "hopper/schedule/work_tile.h", "hopper/arguments.h", "hopper/quantize/quantizer.h", "hopper/quantize/arguments.h", "moe", "hopper/moe/spec.h", "hopper/moe/arguments.h"],
     "cuda": ["launch", "plan", "problem", "formats", "hopper/tile", "hopper/arguments.h", "hopper/quantize/quantizer.h", "hopper/quantize/arguments.h", "hopper/moe/spec.h", "hopper/moe/arguments.h"],
+    "ranks": ["cuda"],
     "emulator": ["hopper", "formats", "cpu"],
     "check": ["cpu", "problem", "formats"],
     "api": ["cpu", "cuda", "launch", "moe", "plan", "problem", "formats"],
@@ -27,7 +28,7 @@ MAY_INCLUDE = {
     "safetensors": ["output", "formats"],
     "verify": ["measure", "check", "api", "cuda", "launch", "plan", "problem", "formats"],
     "bench": ["output", "measure", "check", "api", "cpu", "cuda", "launch", "plan", "problem", "formats", "hopper/tile"],
-    "cli": ["bench", "verify", "safetensors", "output", "measure", "check", "api", "cpu", "cuda", "plan", "problem", "formats"],
+    "cli": ["bench", "verify", "safetensors", "output", "measure", "check", "api", "cpu", "ranks", "cuda", "plan", "problem", "formats"],
 }
 
 # The same for the rooms of src/hopper; a file of src/hopper itself is a room of its name.
