@@ -143,8 +143,10 @@ struct Problem {
     Accumulation accumulation = Accumulation::promoted;
     Arithmetic arithmetic = Arithmetic::fast;
     Reproducibility reproducibility = Reproducibility::repeatable;
-    int sm_limit = 0;             // GPU: streaming multiprocessors that this call may use; 0 = all
-    std::int64_t expected_m = 0;  // masked: typical valid rows per group, a hint for the planner; 0 = unknown
+    int sm_limit = 0;  // GPU: streaming multiprocessors that this call may use; 0 = all
+    /// Groups of rows: typical rows per group, a hint for the planner; 0 = unknown. Masked groups: of those that there
+    /// is room for. Groups by offsets or row indices: of m, if rows of m are expected to belong to no group.
+    std::int64_t expected_m = 0;
 };
 
 /// How much `validate` checks.

@@ -53,7 +53,7 @@ def of_layer(
     """Groups of `moe`, whose rows may have none."""
     sizes = {"offsets": offsets, "aligned_offsets": aligned_offsets, "counts": counts}
     if all(value is None for value in sizes.values()):
-        return DENSE
+        return {"expected_m": expected_m} if expected_m else DENSE
     groupings = {word: _GROUPINGS_OF_ROWS[word] for word in sizes}
     return {**_given(groupings, sizes), "alignment": alignment, "expected_m": expected_m}
 

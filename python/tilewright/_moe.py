@@ -140,7 +140,8 @@ def moe(
         aligned_offsets: The same, where each expert begins at the next multiple of `alignment`. Default: None.
         alignment: Experts of aligned_offsets begin at its multiples. Default: 128.
         counts: int32 or int64 [experts], the valid rows of each expert of x [experts, room, hidden]. Default: None.
-        expected_m: Typical valid rows of an expert with counts, a hint; 0 = unknown. Default: 0.
+        expected_m: Typical rows of an expert, a hint, with counts or where choices name experts that are elsewhere. 0: unknown,
+            and with expert_map as many as of other experts. Default: 0.
         row_weights: float32 [rows] or [experts, room], the weight of each row where x has rows. None: 1. Default: None.
         activation: The unit between the products, of gate g and up u of each feature.
 

@@ -22,6 +22,15 @@ bool is_m_grouped(Grouping grouping) {
            grouping == Grouping::m_grouped_aligned_offsets;
 }
 
+/// The rows of all groups that the caller expects. Where it says nothing, that is the room for them.
+std::int64_t expected_rows(const Problem& problem, const Geometry& g) {
+    if (!is_m_grouped(g.grouping.grouping) || problem.expected_m <= 0) return g.m;
+    return problem.expected_m < divide_up(g.m, g.groups) ? problem.expected_m * g.groups : g.m;
+}
+
+/// Whether the caller says how many rows groups have, and they are fewer than there is room for.
+bool is_hinted(const Problem& problem, const Geometry& g) { return expected_rows(problem, g) != g.m; }
+
 /// Groups that begin aligned have half an alignment of padding each, in the mean. Padded or not, the same rows are
 /// expected, and the same tile is chosen. A single group is expected to have all rows.
 void expect_rows(const Geometry& g, Workload& work) {
@@ -46,7 +55,10 @@ void expect_sizes(const Problem& problem, const Geometry& g, Workload& work) {
     work.k = g.k;
     work.total_k = static_cast<double>(g.k);
     if (is_m_grouped(work.grouping)) {
-        expect_rows(g, work);
+        if (!is_hinted(problem, g)) return expect_rows(g, work);
+        work.products = std::min(g.groups, divide_up(g.m, group_alignment(g)));
+        work.rows = problem.expected_m;
+        work.total_rows = static_cast<double>(work.products) * static_cast<double>(work.rows);
         return;
     }
     if (work.grouping == Grouping::m_grouped_masked && problem.expected_m > 0) {
@@ -60,9 +72,10 @@ void expect_sizes(const Problem& problem, const Geometry& g, Workload& work) {
 /// A tuned row for FP8 weights has no meaning for the bits of expanded weights.
 std::string key_of(const Problem& problem, const Geometry& g, const Workload& work) {
     std::string key = fmt::format("{} {} {} m={} n={} k={}", name(work.grouping), name(work.recipe), name(work.output),
-                                  g.m, g.n, g.k);
+                                  expected_rows(problem, g), g.n, g.k);
     if (work.grouping != Grouping::dense) key += fmt::format(" groups={}", g.groups);
-    if (problem.expected_m > 0) key += fmt::format(" expected_m={}", problem.expected_m);
+    if (work.grouping == Grouping::m_grouped_masked && problem.expected_m > 0)
+        key += fmt::format(" expected_m={}", problem.expected_m);
     const MnMajor order = mn_major(g);  // transposed views in layout nt are the other layouts
     if (order.a || order.b) key += fmt::format(" layout={}{}", order.a ? 't' : 'n', order.b ? 'n' : 't');
     if (g.b.packed.given) key += " packed";

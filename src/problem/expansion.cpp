@@ -46,8 +46,10 @@ std::int64_t known_rows(const Geometry& g) {
         case Grouping::batched: return g.m;
         case Grouping::m_grouped_masked:
             return min(g.expected_m, g.m);  // m is the capacity, mostly much more than the rows
-        default: return g.groups > 0 ? g.m / g.groups : 0;
+        default: break;
     }
+    const std::int64_t room = g.groups > 0 ? g.m / g.groups : 0;
+    return g.expected_m > 0 ? min(g.expected_m, room) : room;
 }
 
 std::int64_t ExpandedWeights::factors_at() const {

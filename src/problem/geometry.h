@@ -72,7 +72,7 @@ struct Geometry {
     float alpha = 1;
     Accumulation accumulation = Accumulation::promoted;
     Groups grouping;
-    std::int64_t expected_m = 0;  // masked: rows of a group that the caller expects; 0: unknown
+    std::int64_t expected_m = 0;  // rows of a group that the caller expects; 0: unknown
 
     /// The format of c.
     Format addend() const { return bias.value_or(output); }

@@ -206,6 +206,28 @@ TEST(Choice, StaysWithinTheSmLimit) {
     EXPECT_EQ(plan(problem_of(more)).cost.seconds, before);
 }
 
+// Rows of m that are expected to belong to no group are not planned for: the plan is that of a problem without them.
+TEST(Choice, ExpectsFewerRowsThanThereIsRoomFor) {
+    for (const Grouping grouping :
+         {Grouping::m_grouped_offsets, Grouping::m_grouped_indices, Grouping::m_grouped_aligned_offsets}) {
+        ProblemSizes all{.grouping = grouping, .recipe = block_scaled, .m = 4096, .n = 4096, .k = 2048, .groups = 64};
+        const double seconds = plan(problem_of(all)).cost.seconds;
+        ProblemSizes half = all;
+        half.expected_m = 32;
+        const Plan hinted = plan(problem_of(half));
+        EXPECT_LT(hinted.cost.seconds, seconds) << name(grouping);
+        if (grouping == Grouping::m_grouped_offsets) {
+            all.m = 2048;
+            const Plan without = plan(problem_of(all));
+            EXPECT_EQ(planned_tile(hinted), planned_tile(without));
+            EXPECT_EQ(hinted.cost.seconds, without.cost.seconds);
+        }
+        all.m = 4096;
+        all.expected_m = 4096;  // more than there is room for says nothing
+        EXPECT_EQ(plan(problem_of(all)).cost.seconds, seconds) << name(grouping);
+    }
+}
+
 // A hint changes what is expected, not what is allowed; rows of contiguous groups are divided evenly.
 TEST(Choice, CountsTheTilesThatGroupsAreExpectedToHave) {
     ProblemSizes masked{.grouping = Grouping::m_grouped_masked,
