@@ -99,8 +99,10 @@ struct Moe {
     Accumulation accumulation = Accumulation::promoted;
     Arithmetic arithmetic = Arithmetic::fast;
     Reproducibility reproducibility = Reproducibility::repeatable;
-    int sm_limit = 0;             // of the products
-    std::int64_t expected_m = 0;  // masked: as in `Problem`
+    int sm_limit = 0;  // of the products
+    /// Typical rows per expert, a hint for the planner; 0: unknown. For masked rows, and where many choices name
+    /// experts that are elsewhere. With a map, unknown means that these are chosen as often as those here.
+    std::int64_t expected_m = 0;
     /// Tokens that are computed at a time; it bounds the workspace. Without `Reproducibility::invariant` the bits of
     /// the products may depend on it. Scales of a whole tensor are always those of a chunk.
     std::int64_t chunk = 16384;
@@ -113,12 +115,13 @@ std::int64_t workspace_bytes(const Moe& layer);
 /// with other routing. Throws Error with every finding.
 void run(const Moe& layer, const RunOptions& how = {});
 
-/// One kernel of a layer on a GPU.
+/// One kernel of a layer on a GPU; over ranks, a step of a round (tilewright/expert_group.h).
 struct MoeStep {
-    std::string name{};      // "route", "permute", "up", "activate", "down", "combine"
-    std::string what{};      // a product: its plan; another kernel: what it does
-    double seconds = 0;      // predicted
-    std::int64_t bytes = 0;  // through HBM
+    std::string name{};           // "route", "quantize", "permute", "up", "activate", "down", "combine"
+    std::string what{};           // a product: its plan; another kernel: what it does
+    double seconds = 0;           // predicted
+    std::int64_t bytes = 0;       // through HBM
+    std::int64_t link_bytes = 0;  // from other ranks
 };
 
 /// The kernels of a layer in their order, of one chunk, and their predicted times. Groups are expected to be of equal

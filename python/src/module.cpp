@@ -1,5 +1,6 @@
 // The extension module tilewright._core: what the Python files of the package are made of.
 #include "call.h"
+#include "expert_group.h"
 #include "linear.h"
 #include "moe.h"
 #include "packing.h"
@@ -154,6 +155,7 @@ NB_MODULE(_core, m) {
     bind_token_quantizers(m);
     bind_linear(m);
     bind_moe(m);
+    bind_expert_group(m);
     m.def(
         "recipes",
         [] {

@@ -6,69 +6,18 @@
 #include <string>
 
 #include "api/moe_check.h"
-#include "api/moe_steps.h"
-#include "cuda/backend.h"
-#include "formats/quantize_cpu.h"
-#include "launch/moe.h"
-#include "launch/quantize.h"
+#include "api/moe_run.h"
 #include "problem/findings.h"
 
 namespace tilewright {
 namespace {
 
-const OperandNames names_of_up{{"a", "x"}, {"b", "up"}, {"bias", "up_bias"}, {"d", "gate_up"}};
-const OperandNames names_of_down{{"a", "h"}, {"b", "down"}, {"bias", "down_bias"}, {"d", "out"}};
-
-/// Quantizes numbers that a step has left in f32.
-void quantize_staged(const StagedOperand& staged, bool round_up, const ConversionOptions& how) {
-    const Tensor& numbers = staged.numbers;
-    if (staged.ends.given() && is_on_gpu(numbers)) {
-        cuda::quantize(launch::lower_groups(staged.ends, numbers.shape[0], {}, numbers), numbers.device.index,
-                       how.stream);
-    }  // on the CPU the other rows are zeros already
-    quantize(numbers, {.recipe = moe::recipe_of(staged.out), .round_up = round_up}, staged.out, how);
-}
-
-/// Launches a step, or two that one kernel may serve.
-template <class... Steps>
-void run_on_gpu(int device, const RunOptions& how, const Steps&... steps) {
-    for (const std::string& reason : {launch::unserved(steps)...}) {
-        if (!reason.empty()) throw Error(reason + " on a GPU; compute on the CPU");
-    }
-    cuda::run_moe(launch::lower(steps...), device, how.stream, how.overlap);
-}
-
-template <class Step>
-void run_step(const Step& step, const Tensor& memory, const RunOptions& how) {
-    if (is_on_gpu(memory)) return run_on_gpu(memory.device.index, how, step);
-    moe::run_on_cpu(step, conversion(how));
-}
-
-/// Routes and permutes.
-void make_rows(const Moe& layer, const MoeSteps& made, const RunOptions& how) {
-    if (made.token_codes) {
-        const QuantizeOptions options{.recipe = layer.activations, .round_up = layer.round_up};
-        quantize(layer.x, options, *made.token_codes, conversion(how));
-    }
-    if (is_on_gpu(layer.out)) {
-        if (made.route) return run_on_gpu(layer.out.device.index, how, *made.route, *made.permute);
-        if (made.permute) run_on_gpu(layer.out.device.index, how, *made.permute);
-        return;
-    }
-    if (made.route) moe::run_on_cpu(*made.route);
-    if (made.permute) moe::run_on_cpu(*made.permute, conversion(how));
-}
-
 void run_chunk(const Moe& layer, void* memory, const RunOptions& how) {
     Arena arena(memory, layer.out.device);
     const MoeSteps made = steps(layer, arena);
     make_rows(layer, made, how);
-    if (made.staged_rows) quantize_staged(*made.staged_rows, layer.round_up, conversion(how));
-    multiply(made.up, names_of_up, how);
-    run_step(made.activate, layer.out, how);
-    if (made.staged_h) quantize_staged(*made.staged_h, layer.round_up, conversion(how));
-    multiply(made.down, names_of_down, how);
-    if (made.combine) run_step(*made.combine, layer.out, how);
+    run_products(layer, made, how);
+    if (made.combine) run_step(*made.combine, layer.out.device, how);
 }
 
 std::int64_t bytes_of_chunk(const Moe& layer) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/math.h"
+
 namespace tilewright {
 namespace {
 
@@ -19,7 +21,8 @@ Tensor part(Tensor tensor, std::int64_t begin, std::int64_t end) {
 
 class LayerLayout {
 public:
-    LayerLayout(const Moe& layer, Arena& arena) : layer_(layer), arena_(arena), sizes_(sizes_of(layer)) {}
+    LayerLayout(const Moe& layer, Arena& arena, const RankedRows& ranked)
+        : layer_(layer), arena_(arena), ranked_(ranked), sizes_(sizes_of(layer)) {}
 
     MoeSteps steps() {
         if (sizes_.has_routing()) add_route();
@@ -32,7 +35,9 @@ public:
         const std::int64_t after = arena_.position();
         arena_.rewind(reused);  // y takes the place of what the first product read and wrote
         const bool sums = needs_sum();
-        y_ = sums ? arena_.tensor(Format::bf16, sizes_.shape(sizes_.hidden)) : layer_.out;
+        y_ = ranked_.y.given() ? ranked_.y
+             : sums            ? arena_.tensor(Format::bf16, sizes_.shape(sizes_.hidden))
+                               : layer_.out;
         arena_.rewind(std::max(after, arena_.position()));
         made_.down = product(h_, layer_.down, layer_.down_bias, y_);
         if (sums) add_sum();
@@ -42,10 +47,22 @@ public:
 private:
     bool weights_at(WeightsAt place) const { return layer_.weights_at == place; }
 
+    /// Rows of an expert.
+    std::int64_t expected_m() const {
+        const Tensor& map = layer_.routing.map;
+        if (layer_.expected_m > 0 || !map.given() || map.shape[0] == 0) return layer_.expected_m;
+        return ceil_div(sizes_.tokens * (sizes_.choices - layer_.routing.shared), map.shape[0]);
+    }
+
     void add_route() {
-        moe::RouteStep route{.routing = layer_.routing, .experts = sizes_.experts};
+        moe::RouteStep route{.routing = layer_.routing,
+                             .first = ranked_.first,
+                             .experts = sizes_.experts,
+                             .owners = ranked_.owners,
+                             .owner_rows = ranked_.owner_rows};
         route.out.ends = ends_ = arena_.tensor(Format::i32, {sizes_.experts});
         route.out.rows = places_ = arena_.tensor(Format::i32, {sizes_.tokens, sizes_.choices});
+        route.out.sources = ranked_.sources;
         if (weights_at(WeightsAt::activation) && layer_.routing.weights.given()) {
             route.out.weights = row_weights_ = arena_.tensor(Format::f32, {sizes_.rows()});
         }
@@ -86,6 +103,7 @@ private:
         moe::PermuteStep permute{.x = layer_.x,
                                  .quantized = layer_.quantized,
                                  .places = places_,
+                                 .ranks = ranked_.tokens,
                                  .factors = factors,
                                  .round_up = layer_.round_up};
         if (!sizes_.has_routing()) permute.existing = existing();
@@ -160,13 +178,14 @@ private:
                                  .arithmetic = layer_.arithmetic,
                                  .reproducibility = layer_.reproducibility,
                                  .sm_limit = layer_.sm_limit,
-                                 .expected_m = sizes_.masked ? layer_.expected_m : 0}};
+                                 .expected_m = expected_m()}};
         made.workspace = workspace_of(made.problem, arena_);
         return made;
     }
 
     const Moe& layer_;
     Arena& arena_;
+    const RankedRows& ranked_;
     MoeSizes sizes_;
     MoeSteps made_{};
     Tensor ends_{};
@@ -218,6 +237,8 @@ Moe tokens_of(const Moe& layer, std::int64_t begin, std::int64_t end) {
     return made;
 }
 
-MoeSteps steps(const Moe& layer, Arena& arena) { return LayerLayout(layer, arena).steps(); }
+MoeSteps steps(const Moe& layer, Arena& arena, const RankedRows& ranked) {
+    return LayerLayout(layer, arena, ranked).steps();
+}
 
 }  // namespace tilewright

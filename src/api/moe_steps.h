@@ -30,8 +30,18 @@ struct MoeSteps {
     std::optional<moe::CombineStep> combine{};
 };
 
+/// The parts of a layer that lie in the memory of other ranks.
+struct RankedRows {
+    moe::RankMemory tokens{};  // of x or of the quantized tokens
+    std::int64_t first = 0;    // the next three: as in RouteStep
+    moe::RankMemory owners{};
+    Tensor owner_rows{};
+    Tensor y{};        // the second product's result; not given: in the arena
+    Tensor sources{};  // as in Routed; may be not given
+};
+
 /// For a layer without findings of `check`.
-MoeSteps steps(const Moe& layer, Arena& arena);
+MoeSteps steps(const Moe& layer, Arena& arena, const RankedRows& ranked = {});
 
 /// Whether kernels write values of this recipe with their scales. Others need numbers of the whole tensor, or are e2m1.
 bool is_written_directly(const OperandRecipe& recipe);

@@ -1,6 +1,8 @@
-// `tilewright explain moe`: the kernels of a layer of experts on a Hopper GPU and their predicted times. Needs no GPU.
+// `tilewright explain moe`: the kernels of a layer of experts on a Hopper GPU, or its steps over ranks, and their
+// predicted times. Needs no GPU.
 #include <fmt/format.h>
-#include <tilewright/moe.h>
+#include <tilewright/error.h>
+#include <tilewright/expert_group.h>
 
 #include <algorithm>
 #include <memory>
@@ -19,9 +21,12 @@ using nlohmann::ordered_json;
 
 struct ExplainMoeArguments {
     MoeArguments layer{};
+    RankArguments ranks{};
     std::int64_t tokens = 0;
     std::string device;  // empty: default_device()
     bool json = false;
+
+    bool has_ranks() const { return ranks.ranks > 0; }
 };
 
 MoeStep total_of(const std::vector<MoeStep>& steps) {
@@ -29,23 +34,37 @@ MoeStep total_of(const std::vector<MoeStep>& steps) {
     for (const MoeStep& step : steps) {
         total.seconds += step.seconds;
         total.bytes += step.bytes;
+        total.link_bytes += step.link_bytes;
     }
     return total;
 }
 
-void print_table(const ExplainMoeArguments& arguments, const DeviceDescription& device,
-                 const std::vector<MoeStep>& steps) {
-    output::Table table(
-        {{.title = "kernel"}, {.title = "time", .right = true}, {.title = "bytes", .right = true}, {.title = "what"}});
+std::string bytes_text(std::int64_t bytes) { return output::format_bytes(static_cast<double>(bytes)); }
+
+output::Table table_of(const std::vector<MoeStep>& steps, bool has_ranks) {
+    std::vector<output::Column> columns{
+        {.title = has_ranks ? "step" : "kernel"}, {.title = "time", .right = true}, {.title = "bytes", .right = true}};
+    if (has_ranks) columns.push_back({.title = "from others", .right = true});
+    columns.push_back({.title = "what"});
+    output::Table table(columns);
     const auto add = [&](const MoeStep& step) {
-        table.add({step.name, output::format_duration(step.seconds),
-                   output::format_bytes(static_cast<double>(step.bytes)), step.what});
+        std::vector<std::string> cells{step.name, output::format_duration(step.seconds), bytes_text(step.bytes)};
+        if (has_ranks) cells.push_back(bytes_text(step.link_bytes));
+        cells.push_back(step.what);
+        table.add(cells);
     };
     for (const MoeStep& step : steps) add(step);
     add(total_of(steps));
-    output::print("{} tokens, {}, {} {}\non {}, {} SMs; groups of equal size\n\n{}", arguments.tokens,
+    return table;
+}
+
+void print_table(const ExplainMoeArguments& arguments, const DeviceDescription& device,
+                 const std::vector<MoeStep>& steps) {
+    const std::string of_ranks =
+        arguments.has_ranks() ? fmt::format(" on each of {} ranks", arguments.ranks.ranks) : "";
+    output::print("{} tokens{}, {}, {} {}\non {}, {} SMs; groups of equal size\n\n{}", arguments.tokens, of_ranks,
                   sizes_text(arguments.layer), arguments.layer.recipe, arguments.layer.unit, device.name, device.sms,
-                  table.text());
+                  table_of(steps, arguments.has_ranks()).text());
 }
 
 ordered_json json_of(const ExplainMoeArguments& arguments, const DeviceDescription& device,
@@ -54,36 +73,51 @@ ordered_json json_of(const ExplainMoeArguments& arguments, const DeviceDescripti
     for (const MoeStep& step : steps) {
         list.push_back(
             {{"name", step.name}, {"what", step.what}, {"us", step.seconds * 1e6}, {"memory_bytes", step.bytes}});
+        if (arguments.has_ranks()) list.back()["link_bytes"] = step.link_bytes;
     }
     const MoeStep total = total_of(steps);
-    return {{"layer",
-             {{"tokens", arguments.tokens},
-              {"experts", arguments.layer.experts},
-              {"top", arguments.layer.top},
-              {"shared", arguments.layer.shared},
-              {"hidden", arguments.layer.hidden},
-              {"inner", arguments.layer.inner},
-              {"recipe", arguments.layer.recipe},
-              {"unit", arguments.layer.unit},
-              {"weights_at", arguments.layer.weights_at}}},
-            {"device", device.name},
-            {"assumed", device.assumed},
-            {"us", total.seconds * 1e6},
-            {"memory_bytes", total.bytes},
-            {"kernels", std::move(list)}};
+    ordered_json report{{"layer",
+                         {{"tokens", arguments.tokens},
+                          {"experts", arguments.layer.experts},
+                          {"top", arguments.layer.top},
+                          {"shared", arguments.layer.shared},
+                          {"hidden", arguments.layer.hidden},
+                          {"inner", arguments.layer.inner},
+                          {"recipe", arguments.layer.recipe},
+                          {"unit", arguments.layer.unit},
+                          {"weights_at", arguments.layer.weights_at}}},
+                        {"device", device.name},
+                        {"assumed", device.assumed},
+                        {"us", total.seconds * 1e6},
+                        {"memory_bytes", total.bytes},
+                        {"kernels", std::move(list)}};
+    if (arguments.has_ranks()) {
+        report["layer"]["ranks"] = arguments.ranks.ranks;
+        report["layer"]["exchange"] = arguments.ranks.exchange;
+        report["link_bytes"] = total.link_bytes;
+    }
+    return report;
+}
+
+std::vector<MoeStep> steps_of(const ExplainMoeArguments& arguments, const DeviceDescription& device) {
+    if (!arguments.has_ranks()) return explain(layer_of(arguments.layer, arguments.tokens), device);
+    const RankArguments& ranks = arguments.ranks;
+    return explain(layer_of(of_each_rank(arguments.layer, ranks.ranks), arguments.tokens),
+                   group_of(arguments.layer, ranks, arguments.tokens), ranks.ranks, true, device);
 }
 
 void explain_moe_command(const ExplainMoeArguments& arguments) {
-    const Moe layer = layer_of(arguments.layer, arguments.tokens);
-    const std::vector<Finding> findings = validate(layer, Backend::hopper, Check::shapes);
-    if (!findings.empty()) {
+    const DeviceDescription device = arguments.device.empty() ? default_device() : device_of(arguments.device);
+    std::vector<MoeStep> steps;
+    try {
+        steps = steps_of(arguments, device);
+    } catch (const Error& error) {
+        if (error.findings().empty()) throw;
         std::vector<std::string> messages;
-        std::transform(findings.begin(), findings.end(), std::back_inserter(messages),
+        std::transform(error.findings().begin(), error.findings().end(), std::back_inserter(messages),
                        [](const Finding& finding) { return finding.message(); });
         throw UsageError(output::joined(messages, "\n            "));
     }
-    const DeviceDescription device = arguments.device.empty() ? default_device() : device_of(arguments.device);
-    const std::vector<MoeStep> steps = explain(layer, device);
     if (arguments.json) return output::print("{}\n", json_of(arguments, device, steps).dump(2));
     print_table(arguments, device, steps);
 }
@@ -93,15 +127,20 @@ void explain_moe_command(const ExplainMoeArguments& arguments) {
 void add_explain_moe(CLI::App& explain) {
     CLI::App* command =
         explain.add_subcommand("moe", "Show the kernels of a layer of experts and their predicted times");
-    command->footer(
+    command->footer(fmt::format(
         "Needs no GPU. Assumes groups of equal size. Products have their plan's tile and time; the time of the other "
-        "kernels\nis a launch and their bytes.\n\nExample:\n  tilewright explain moe --experts 128 --top 8 --hidden "
-        "2048 --inner 768 --tokens 512 --recipe 1x128:128x128");
+        "kernels\nis a launch and their bytes.\n\nWith --ranks: the steps of one round, of at most {} tokens of each "
+        "GPU. --experts are those of all GPUs. Each GPU has\nall shared experts. The times between GPUs are those of "
+        "NVLink, measured on two H100.\n\nExample:\n  tilewright explain moe --experts 128 --top 8 --hidden 2048 "
+        "--inner 768 --tokens 512 --recipe 1x128:128x128\n  tilewright explain moe --experts 128 --top 8 --hidden 2048 "
+        "--inner 768 --tokens 512 --ranks 8 --device h100",
+        ExpertGroupOptions{}.chunk));
     const auto arguments = std::make_shared<ExplainMoeArguments>();
     add_moe_size_options(*command, arguments->layer);
     for (const char* needed : {"--experts", "--top", "--hidden", "--inner"}) command->get_option(needed)->required();
     command->add_option("--tokens", arguments->tokens, "Tokens of the call")->required()->check(whole_number(1));
     add_moe_kind_options(*command, arguments->layer);
+    add_moe_rank_options(*command, arguments->ranks);
     command
         ->add_option("--device", arguments->device,
                      output::joined(device_words()) + " or a device file; default: this machine's GPU, or h200")

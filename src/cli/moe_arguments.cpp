@@ -82,6 +82,51 @@ void add_moe_kind_options(CLI::App& command, MoeArguments& arguments) {
     command.add_flag("--invariant", arguments.invariant, "Make the bits of a token independent of the other tokens");
 }
 
+void add_moe_rank_options(CLI::App& command, RankArguments& arguments) {
+    CLI::Option* const ranks =
+        command
+            .add_option("--ranks", arguments.ranks,
+                        "GPUs of one host over which the experts are spread; tokens are then those of each GPU")
+            ->check(whole_number(1, most_ranks));
+    command.add_option("--exchange", arguments.exchange, "How tokens and results travel: addresses, collectives")
+        ->check(one_of("exchange", {"addresses", "collectives"}))
+        ->needs(ranks)
+        ->capture_default_str();
+    command
+        .add_option("--sums", arguments.sums,
+                    fmt::format("What a GPU returns for a token: rows, sums; default: rows up to {} tokens or with "
+                                "--invariant",
+                                rows_up_to))
+        ->check(one_of("form of sums", {"rows", "sums"}))
+        ->needs(ranks);
+}
+
+MoeArguments of_each_rank(const MoeArguments& arguments, int ranks) {
+    const std::int64_t routed = arguments.experts - arguments.shared;
+    if (routed < ranks || routed % ranks != 0) {
+        throw UsageError(
+            fmt::format("--experts: got {} without shared ones; expected a multiple of {} ranks", routed, ranks));
+    }
+    MoeArguments made = arguments;
+    made.experts = routed / ranks + arguments.shared;
+    return made;
+}
+
+ExpertGroupOptions group_of(const MoeArguments& arguments, const RankArguments& ranks, std::int64_t tokens) {
+    const Moe layer = layer_of(of_each_rank(arguments, ranks.ranks), tokens);
+    return {.max_tokens = tokens,
+            .hidden = arguments.hidden,
+            .experts = arguments.experts - arguments.shared,
+            .choices = static_cast<int>(arguments.top),
+            .shared = arguments.shared,
+            .activations = layer.activations,
+            .x = layer.x.format,
+            .weights_at = layer.weights_at,
+            .exchange = named(all_exchanges, ranks.exchange),
+            .sums = ranks.sums.empty() ? RankSums::automatic : named(all_rank_sums, ranks.sums),
+            .reproducibility = layer.reproducibility};
+}
+
 Moe layer_of(const MoeArguments& arguments, std::int64_t tokens) {
     const Recipe recipe = parse_recipe(full_recipe(arguments.recipe)).value();
     const GatedUnit::Kind kind = named(all_gated_units, arguments.unit);

@@ -1,7 +1,7 @@
-// The sizes of a layer of experts on the command line, and the layer that they describe.
+// The sizes of a layer of experts on the command line, the layer that they describe, and its ranks.
 #pragma once
 
-#include <tilewright/moe.h>
+#include <tilewright/expert_group.h>
 
 #include <CLI/CLI.hpp>
 #include <string>
@@ -22,11 +22,23 @@ struct MoeArguments {
     bool invariant = false;
 };
 
+/// With ranks, the tokens are those of each rank and the experts those of all. Each rank has all shared experts.
+struct RankArguments {
+    int ranks = 0;  // 0: one GPU
+    std::string exchange = "addresses";
+    std::string sums;  // empty: the group chooses
+};
+
 void add_moe_size_options(CLI::App& command, MoeArguments& arguments);
 void add_moe_kind_options(CLI::App& command, MoeArguments& arguments);
+void add_moe_rank_options(CLI::App& command, RankArguments& arguments);
 
 /// A layer of bf16 tokens with routing, without memory; on a GPU. FP4 weights are packed unless `unpacked`.
 Moe layer_of(const MoeArguments& arguments, std::int64_t tokens);
+
+/// The layer of one of the ranks. Throws UsageError for experts that cannot be divided.
+MoeArguments of_each_rank(const MoeArguments& arguments, int ranks);
+ExpertGroupOptions group_of(const MoeArguments& arguments, const RankArguments& ranks, std::int64_t tokens);
 
 /// "128 experts, top 8, hidden 2048, inner 768"
 std::string sizes_text(const MoeArguments& arguments);

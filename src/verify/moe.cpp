@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <memory>
 
 #include "api/moe_steps.h"
 #include "check/moe_oracle.h"
@@ -112,7 +113,8 @@ void add(const MoeOutcome& outcome, const MoeSpec& spec, RowResult& row) {
 }
 
 void run_case(const MoeSpec& spec, const VerifySettings& settings, RowResult& row) {
-    MoeCase test(spec);
+    const auto made = std::make_unique<MoeCase>(spec);  // frames are small
+    MoeCase& test = *made;
     const Moe on_gpu = as_on_gpu(test.layer());
     const bool cpu_only = !validate(on_gpu, Backend::hopper, Check::shapes).empty();
     if (settings.gpu != nullptr) {

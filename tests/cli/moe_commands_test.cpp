@@ -15,9 +15,9 @@ using test::run_program;
 using test::TemporaryFolder;
 
 std::vector<std::string> explain_of(const std::string& recipe, const std::string& tokens,
-                                    const std::vector<std::string>& more = {}) {
-    std::vector<std::string> words{"explain", "moe", "--experts", "128",  "--top",    "8",    "--hidden", "2048",
-                                   "--inner", "768", "--tokens",  tokens, "--recipe", recipe, "--device", "h200"};
+                                    const std::vector<std::string>& more = {}, const std::string& experts = "128") {
+    std::vector<std::string> words{"explain", "moe", "--experts", experts, "--top",    "8",    "--hidden", "2048",
+                                   "--inner", "768", "--tokens",  tokens,  "--recipe", recipe, "--device", "h200"};
     words.insert(words.end(), more.begin(), more.end());
     return words;
 }
@@ -72,6 +72,62 @@ TEST(MoeCommands, ExplainCountsTheKernelsOfEveryRecipe) {
               (Names{"route", "permute", "quantize", "up", "activate", "quantize", "down", "combine"}));
 }
 
+json explained(std::vector<std::string> words) {
+    words.emplace_back("--json");
+    const Outcome outcome = run_program(words);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return json::parse(outcome.out);
+}
+
+TEST(MoeCommands, ExplainOverRanksHasTheirStepsAndLink) {
+    using Names = std::vector<std::string>;
+    const auto steps = [](const std::string& tokens, const std::vector<std::string>& more) {
+        const json report = explained(explain_of("1x128:128x128", tokens, more));
+        std::int64_t link_bytes = 0;
+        for (const json& step : report.at("kernels")) link_bytes += step.at("link_bytes").get<std::int64_t>();
+        EXPECT_EQ(link_bytes, report.at("link_bytes"));
+        EXPECT_GT(link_bytes, 0);
+        return kernels_of(report);
+    };
+    // Few tokens return rows, and more return sums.
+    EXPECT_EQ(steps("8", {"--ranks", "2"}),
+              (Names{"announce", "barrier", "permute", "up", "activate", "down", "barrier", "combine"}));
+    EXPECT_EQ(steps("512", {"--ranks", "2"}), (Names{"announce", "barrier", "route", "permute", "up", "activate",
+                                                     "down", "sums", "barrier", "combine"}));
+    EXPECT_EQ(steps("512", {"--ranks", "4", "--exchange", "collectives", "--sums", "rows"}),
+              (Names{"announce", "all-gather", "route", "permute", "up", "activate", "down", "rows", "all-to-all",
+                     "combine"}));
+    EXPECT_EQ(steps("512", {"--ranks", "4", "--exchange", "addresses", "--invariant"}),
+              (Names{"announce", "barrier", "route", "permute", "up", "activate", "down", "barrier", "combine"}));
+}
+
+TEST(MoeCommands, ExplainOverRanksTakesTokensOfEachAndExpertsOfAll) {
+    // 128 of 129 experts are divided, and each rank has the shared one. 650 tokens of 9 choices are 90 rows per expert.
+    const json two = explained(explain_of("1x128:128x128", "650", {"--ranks", "2", "--shared", "1"}, "129"));
+    EXPECT_EQ(two.at("layer").at("tokens"), 650);
+    EXPECT_EQ(two.at("layer").at("experts"), 129);
+    EXPECT_EQ(two.at("layer").at("ranks"), 2);
+    const json one = explained(explain_of("1x128:128x128", "650", {"--shared", "1"}, "65"));
+    const auto product_of = [](const json& report, const std::string& name) {
+        for (const json& step : report.at("kernels")) {
+            if (step.at("name") == name) return step;
+        }
+        return json{};
+    };
+    EXPECT_EQ(product_of(two, "up").at("memory_bytes"), product_of(one, "up").at("memory_bytes"));
+    EXPECT_EQ(product_of(two, "down").at("us"), product_of(one, "down").at("us"));
+}
+
+TEST(MoeCommands, OnlyExplainOverRanksShowsBytesFromOthers) {
+    const Outcome one = run_program(explain_of("1x128:128x128", "512"));
+    EXPECT_FALSE(contains(one.out, "from others")) << one.out;
+    EXPECT_FALSE(explained(explain_of("1x128:128x128", "512")).contains("link_bytes"));
+    const Outcome ranks = run_program(explain_of("1x128:128x128", "512", {"--ranks", "8"}));
+    EXPECT_EQ(ranks.exit_code, 0) << ranks.err;
+    EXPECT_TRUE(contains(ranks.out, "512 tokens on each of 8 ranks, 128 experts")) << ranks.out;
+    EXPECT_TRUE(contains(ranks.out, "from others")) << ranks.out;
+}
+
 TEST(MoeCommands, MistakesAreNamedInOneLine) {
     const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
         {{"explain"}, "tilewright explain: --m is required"},
@@ -81,6 +137,17 @@ TEST(MoeCommands, MistakesAreNamedInOneLine) {
         {explain_of("1x128:128x128", "8", {"--unit", "gelu"}), "invalid unit 'gelu'; expected swiglu, situ"},
         {explain_of("1x128:128x128", "8", {"--weights-at", "x"}), "invalid place 'x'; expected combine, activation"},
         {explain_of("128x128:128x128", "8"), "activations: got 128x128"},
+        {explain_of("1x128:128x128", "8", {"--ranks", "0"}), "--ranks: got '0'; expected an integer from 1 to"},
+        {explain_of("1x128:128x128", "8", {"--ranks", "3"}),
+         "--experts: got 128 without shared ones; expected a multiple"},
+        {explain_of("1x128:128x128", "8", {"--ranks", "2"}, "1"), "--experts: got 1 without shared ones"},
+        {explain_of("1x128:128x128", "8", {"--exchange", "addresses"}), "--exchange requires --ranks"},
+        {explain_of("1x128:128x128", "8", {"--sums", "rows"}), "--sums requires --ranks"},
+        {explain_of("1x128:128x128", "8", {"--ranks", "2", "--exchange", "nccl"}), "invalid exchange 'nccl'"},
+        {explain_of("1x128:128x128", "8", {"--ranks", "2", "--sums", "all"}), "invalid form of sums 'all'"},
+        {explain_of("1x128:128x128", "8", {"--ranks", "2", "--sums", "sums", "--invariant"}),
+         "sums: got sums; expected rows"},
+        {explain_of("128x128:128x128", "8", {"--ranks", "2"}), "activations: got 128x128"},
         {{"verify", "moe", "--filter", "no such row"}, "matches no row"},
         {{"bench", "moe"}, "bench moe: expected --model (qwen3-30b, qwen3-235b, deepseek-v3-ep8, gpt-oss-120b) or"},
         {{"bench", "moe", "--model", "gpt-9"}, "invalid model 'gpt-9'"},

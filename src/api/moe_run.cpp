@@ -1,0 +1,49 @@
+#include "api/moe_run.h"
+
+#include <tilewright/error.h>
+
+#include "formats/quantize_cpu.h"
+#include "launch/quantize.h"
+
+namespace tilewright {
+
+const OperandNames names_of_up{{"a", "x"}, {"b", "up"}, {"bias", "up_bias"}, {"d", "gate_up"}};
+const OperandNames names_of_down{{"a", "h"}, {"b", "down"}, {"bias", "down_bias"}, {"d", "out"}};
+
+namespace {
+
+/// Quantizes numbers that a step has left in f32.
+void quantize_staged(const StagedOperand& staged, bool round_up, const ConversionOptions& how) {
+    const Tensor& numbers = staged.numbers;
+    if (staged.ends.given() && is_on_gpu(numbers)) {
+        cuda::quantize(launch::lower_groups(staged.ends, numbers.shape[0], {}, numbers), numbers.device.index,
+                       how.stream);
+    }  // on the CPU the other rows are zeros already
+    quantize(numbers, {.recipe = moe::recipe_of(staged.out), .round_up = round_up}, staged.out, how);
+}
+
+}  // namespace
+
+void make_rows(const Moe& layer, const MoeSteps& made, const RunOptions& how) {
+    if (made.token_codes) {
+        const QuantizeOptions options{.recipe = layer.activations, .round_up = layer.round_up};
+        quantize(layer.x, options, *made.token_codes, conversion(how));
+    }
+    if (is_on_gpu(layer.out)) {
+        if (made.route) return run_on_gpu(layer.out.device.index, how, *made.route, *made.permute);
+        if (made.permute) run_on_gpu(layer.out.device.index, how, *made.permute);
+        return;
+    }
+    if (made.route) moe::run_on_cpu(*made.route);
+    if (made.permute) moe::run_on_cpu(*made.permute, conversion(how));
+}
+
+void run_products(const Moe& layer, const MoeSteps& made, const RunOptions& how) {
+    if (made.staged_rows) quantize_staged(*made.staged_rows, layer.round_up, conversion(how));
+    multiply(made.up, names_of_up, how);
+    run_step(made.activate, layer.out.device, how);
+    if (made.staged_h) quantize_staged(*made.staged_h, layer.round_up, conversion(how));
+    multiply(made.down, names_of_down, how);
+}
+
+}  // namespace tilewright

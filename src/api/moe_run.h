@@ -1,0 +1,50 @@
+// Runs the steps of a layer, on the CPU or on a GPU: the library's own layers, and those that ranks share.
+#pragma once
+
+#include <tilewright/error.h>
+
+#include <string>
+
+#include "api/moe_steps.h"
+#include "cuda/backend.h"
+#include "launch/moe.h"
+#include "moe/exchange.h"
+
+namespace tilewright {
+
+/// Names of the products' operands, as callers know them.
+extern const OperandNames names_of_up;
+extern const OperandNames names_of_down;
+
+/// Launches a step, or two that one kernel may serve.
+template <class... Steps>
+void run_on_gpu(int device, const RunOptions& how, const Steps&... steps) {
+    for (const std::string& reason : {launch::unserved(steps)...}) {
+        if (!reason.empty()) throw Error(reason + " on a GPU; compute on the CPU");
+    }
+    cuda::run_moe(launch::lower(steps...), device, how.stream, how.overlap);
+}
+
+template <class Step>
+void run_step(const Step& step, const DeviceId& device, const RunOptions& how) {
+    if (device.kind == DeviceId::Kind::cuda) return run_on_gpu(device.index, how, step);
+    if constexpr (requires { moe::run_on_cpu(step, conversion(how)); }) {
+        moe::run_on_cpu(step, conversion(how));
+    } else {
+        moe::run_on_cpu(step);
+    }
+}
+
+/// One after another; on a GPU in fewer launches, where `lower` has one for several.
+template <class... Steps>
+void run_steps(const DeviceId& device, const RunOptions& how, const Steps&... steps) {
+    if (device.kind == DeviceId::Kind::cuda) return run_on_gpu(device.index, how, steps...);
+    (run_step(steps, device, how), ...);
+}
+
+/// Routes, and writes the rows of the first product.
+void make_rows(const Moe& layer, const MoeSteps& made, const RunOptions& how);
+/// From these rows to those of the second product.
+void run_products(const Moe& layer, const MoeSteps& made, const RunOptions& how);
+
+}  // namespace tilewright

@@ -1,0 +1,226 @@
+// The steps of a call over ranks and their predicted times. Every rank is expected to have all tokens that there is
+// room for, and every expert as many rows. So other ranks read as many bytes here as this rank reads there. Such bytes
+// count as bytes of the link and as bytes through HBM.
+#include <tilewright/error.h>
+#include <tilewright/expert_group.h>
+
+#include <cmath>
+#include <string>
+
+#include "api/explained_steps.h"
+#include "api/link_rates.h"
+#include "api/rank_check.h"
+#include "api/rank_layout.h"
+#include "base/math.h"
+
+namespace tilewright {
+namespace {
+
+constexpr std::int64_t choice_bytes = 8;  // the number of an expert and its weight
+constexpr std::int64_t place_bytes = 4;
+constexpr std::int64_t result_bytes = 2;  // bf16
+
+Tensor with_rows(Tensor tensor, std::int64_t rows) {
+    if (tensor.given()) tensor.shape[0] = rows;
+    return tensor;
+}
+
+Operand with_rows(Operand operand, std::int64_t rows) {
+    operand.values = with_rows(operand.values, rows);
+    operand.scales = with_rows(operand.scales, rows);
+    return operand;
+}
+
+class ExplainedRound {
+public:
+    ExplainedRound(const Moe& layer, const ExpertGroupOptions& options, const GroupSizes& sizes,
+                   const DeviceDescription& device)
+        : layer_(layer),
+          options_(options),
+          sizes_(sizes),
+          others_(sizes.ranks - 1),
+          layout_(sizes, nullptr, layer.out.device),
+          explained_(device) {
+        const double elsewhere = 1 - 1 / static_cast<double>(sizes.ranks);
+        chosen_ = 1 - std::pow(elsewhere, options.choices);
+        const double own = options.shared > 0 ? 1 : chosen_;
+        ranks_of_token_ = own + static_cast<double>(others_) * chosen_;
+    }
+
+    std::vector<MoeStep> list() {
+        add_announce();
+        add_exchange();
+        add_layer();
+        if (rows_travel()) {
+            add_rows();
+        } else {
+            add_sums();
+        }
+        return explained_.take();
+    }
+
+private:
+    bool by_addresses() const { return sizes_.exchange == Exchange::addresses; }
+    bool rows_travel() const { return sizes_.sums == RankSums::rows; }
+    std::string all_ranks() const { return std::to_string(sizes_.ranks) + " ranks"; }
+    /// The choices of this rank's tokens. As many rows are expected here.
+    std::int64_t choices() const { return sizes_.room * sizes_.choices; }
+    std::int64_t row_bytes() const { return sizes_.hidden * result_bytes; }
+    /// Bytes of something that a rank has of each token, for the tokens that choose one of its experts.
+    std::int64_t of_chosen(std::int64_t bytes_of_token, double ranks) const {
+        return std::llround(static_cast<double>(sizes_.room * bytes_of_token) * ranks);
+    }
+    std::int64_t of_others(std::int64_t bytes_of_token) const {
+        return of_chosen(bytes_of_token, static_cast<double>(others_) * chosen_);
+    }
+    std::int64_t token_bytes() const { return bytes_of(layout_.tokens) / sizes_.room; }
+
+    /// Two kernels.
+    void add_announce() {
+        const Tensor x = layer_.quantized.values.given() ? Tensor{} : with_rows(layer_.x, sizes_.room);
+        const Operand codes = with_rows(layer_.quantized, sizes_.room);
+        const Routing& routing = layer_.routing;
+        explained_.add_copy(
+            {.name = "announce",
+             .what = std::to_string(sizes_.room) + " tokens as " + recipe_text(layout_.tokens) + ", " +
+                     std::to_string(choices()) + " choices",
+             .bytes = bytes_of(x) + bytes_of(codes) + bytes_of(with_rows(routing.experts, sizes_.room)) +
+                      bytes_of(with_rows(routing.weights, sizes_.room)) + bytes_of(layout_.tokens) +
+                      choices() * choice_bytes},
+            2 * launch_seconds);
+    }
+
+    /// A collective, and then a kernel that collects what this rank needs to know.
+    void add_collective(MoeStep step, std::int64_t collected_bytes) {
+        step.seconds =
+            collective_seconds(step.link_bytes) + launch_seconds + explained_.copy_seconds(collected_bytes, 0);
+        step.bytes += collected_bytes;
+        explained_.add(step);
+    }
+
+    void add_exchange() {
+        const std::int64_t of_a_rank = choices() * choice_bytes, collected = 2 * sizes_.ranks * of_a_rank;
+        if (by_addresses()) {
+            return explained_.add_copy({.name = "barrier",
+                                        .what = "of " + all_ranks() + ", and their choices",
+                                        .bytes = collected,
+                                        .link_bytes = others_ * of_a_rank},
+                                       barrier_seconds);
+        }
+        const std::int64_t announced = layout_.announced_bytes;
+        add_collective({.name = "all-gather",
+                        .what = "tokens and choices of " + all_ranks(),
+                        .bytes = (1 + sizes_.ranks) * announced,
+                        .link_bytes = others_ * announced},
+                       collected);
+    }
+
+    /// As `ExpertGroup` runs it, for a place in no memory.
+    void add_layer() {
+        Arena counting(nullptr, layer_.out.device);
+        const Dims choices{sizes_.all_tokens(), sizes_.choices};
+        const Operand tokens = with_rows(layout_.tokens, sizes_.all_tokens());
+        const bool has_scales = tokens.granularity != Granularity::none;
+        Moe local = layer_;
+        local.routing = {.experts = counting.tensor(Format::i32, choices),
+                         .weights = counting.tensor(Format::f32, choices)};
+        local.addend = {};
+        local.expected_m = ceil_div(this->choices(), sizes_.per_rank);
+        local.x = has_scales ? Tensor{} : tokens.values;
+        local.quantized = has_scales ? tokens : Operand{};
+        local.out.shape = {sizes_.all_tokens(), sizes_.hidden};
+        ExpectedShares expected{.tokens = ranks_of_token_ / static_cast<double>(sizes_.ranks),
+                                .rows = 1 / static_cast<double>(sizes_.ranks),
+                                .link_bytes = by_addresses() ? of_others(token_bytes()) : 0};
+        const bool is_gathered = !travels_quantized(options_) && !is_written_directly(options_.activations);
+        if (is_gathered) {
+            expected.link_bytes = 0;
+            explained_.add_copy({.name = "gather",
+                                 .what = "the tokens of " + all_ranks() + ", for the scale of all",
+                                 .bytes = 2 * bytes_of(tokens),
+                                 .link_bytes = by_addresses() ? others_ * bytes_of(layout_.tokens) : 0});
+        }
+        const MoeSteps made = steps(local, counting, {.y = layout_.y});
+        explained_.add_up_to_combine(local, made, expected);
+    }
+
+    /// With addresses the sum reads rows where they are. A collective needs them at the slots of their choices, and
+    /// brings the slots of all choices from every rank.
+    void add_rows() {
+        const std::int64_t rows = choices() * row_bytes(), known = 2 * choices() * place_bytes;
+        if (by_addresses()) {
+            const std::int64_t elsewhere = sizes_.room * options_.choices * others_ / sizes_.ranks;
+            explained_.add_copy({.name = "barrier",
+                                 .what = "of " + all_ranks() + ", and where rows are",
+                                 .bytes = known + choices() * place_bytes,
+                                 .link_bytes = elsewhere * place_bytes},
+                                barrier_seconds);
+            return add_combine(std::to_string(sizes_.choices) + " rows per token", rows, elsewhere * row_bytes());
+        }
+        explained_.add_copy({.name = "rows",
+                             .what = std::to_string(choices()) + " rows to the slots of their choices",
+                             .bytes = 2 * rows + choices() * place_bytes});
+        add_collective({.name = "all-to-all",
+                        .what = "slots of rows of " + all_ranks(),
+                        .bytes = 2 * sizes_.ranks * rows,
+                        .link_bytes = others_ * rows},
+                       known);
+        add_combine(std::to_string(sizes_.choices) + " rows per token", rows, 0);
+    }
+
+    /// With addresses a rank writes its sums where their owners sum them.
+    void add_sums() {
+        const std::int64_t sums = of_chosen(row_bytes(), ranks_of_token_);
+        explained_.add_copy({.name = "sums",
+                             .what = std::to_string(choices()) + " rows, per token of " + all_ranks(),
+                             .bytes = choices() * row_bytes() + sizes_.ranks * choices() * choice_bytes + sums,
+                             .link_bytes = by_addresses() ? of_others(row_bytes()) : 0});
+        const std::int64_t known = choices() * place_bytes + sizes_.room * sizes_.ranks * place_bytes;
+        if (by_addresses()) {
+            explained_.add_copy({.name = "barrier", .what = "of " + all_ranks() + ", and who has sums", .bytes = known},
+                                barrier_seconds);
+        } else {
+            const std::int64_t of_a_rank = sizes_.room * row_bytes();
+            add_collective({.name = "all-to-all",
+                            .what = "sums of " + all_ranks(),
+                            .bytes = 2 * sizes_.ranks * of_a_rank,
+                            .link_bytes = others_ * of_a_rank},
+                           known);
+        }
+        add_combine("up to " + std::to_string(sizes_.ranks) + " sums per token", sums, 0);
+    }
+
+    void add_combine(const std::string& what, std::int64_t summed, std::int64_t link_bytes) {
+        const std::int64_t places = rows_travel() ? sizes_.choices : sizes_.ranks;
+        const bool weighted = rows_travel() && options_.weights_at == WeightsAt::combine;
+        explained_.add_copy({.name = "combine",
+                             .what = what,
+                             .bytes = summed + sizes_.room * places * place_bytes +
+                                      (weighted ? bytes_of(with_rows(layer_.routing.weights, sizes_.room)) : 0) +
+                                      bytes_of(with_rows(layer_.addend, sizes_.room)) +
+                                      bytes_of(with_rows(layer_.out, sizes_.room)),
+                             .link_bytes = link_bytes});
+    }
+
+    const Moe& layer_;
+    const ExpertGroupOptions& options_;
+    const GroupSizes& sizes_;
+    const std::int64_t others_;  // ranks
+    double chosen_ = 0;          // the chance that a token chooses an expert of a rank
+    double ranks_of_token_ = 0;  // expected ranks that have an expert of a token
+    RankLayout layout_;
+    ExplainedSteps explained_;
+};
+
+}  // namespace
+
+std::vector<MoeStep> explain(const Moe& layer, const ExpertGroupOptions& options, int ranks, bool has_addresses,
+                             const DeviceDescription& device) {
+    require_none(check(options, ranks));
+    const GroupSizes sizes(options, ranks, exchange_of(options, has_addresses));
+    require_none(validate(layer, Backend::hopper, Check::shapes));
+    require_none(check_against(layer, options, sizes, layer.out.device));
+    return ExplainedRound(layer, options, sizes, device).list();
+}
+
+}  // namespace tilewright

@@ -1,0 +1,265 @@
+// A layer that ranks share has the bits of one rank, or a sum of ranks within its bound. Ranks are threads.
+#include "api/shared_layer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "formats/element.h"
+
+namespace tilewright {
+namespace {
+
+using check::MoeCase;
+using check::MoeChoices;
+using check::MoeSpec;
+using tests::options_of;
+using tests::SharedLayer;
+
+constexpr std::array rank_counts{1, 2, 3, 4, 8};
+
+/// The first token of each rank: some have none, and one may have all.
+std::vector<std::int64_t> split(std::int64_t tokens, int ranks, std::uint64_t seed) {
+    std::vector<std::int64_t> begins{0};
+    for (int rank = 1; rank < ranks; ++rank) {
+        seed = seed * 6364136223846793005U + 1442695040888963407U;
+        begins.push_back(static_cast<std::int64_t>(seed >> 33) % (tokens + 1));
+    }
+    begins.push_back(tokens);
+    std::sort(begins.begin(), begins.end());
+    return begins;
+}
+
+/// Choices of shared experts by number are none: in a group shared experts have no number.
+void keep_to_routed_experts(MoeCase& whole) {
+    const MoeSpec& spec = whole.spec();
+    const Tensor& ids = whole.layer().routing.experts;
+    for (std::int64_t i = 0; i < spec.tokens * spec.choices; ++i) {
+        const std::int64_t id = formats::load_integer(ids.data, ids.format, i);
+        if (id < spec.experts - spec.shared) continue;
+        if (ids.format == Format::i64) {
+            static_cast<std::int64_t*>(ids.data)[i] = -1;
+        } else {
+            static_cast<std::int32_t*>(ids.data)[i] = -1;
+        }
+    }
+}
+
+MoeSpec small(const Recipe& recipe, std::uint64_t seed) {
+    return {.recipe = recipe,
+            .tokens = 11,
+            .choices = 3,
+            .experts = 24,
+            .hidden = 48,
+            .inner = 32,
+            .arithmetic = Arithmetic::fast,
+            .seed = seed};
+}
+
+void expect_bits_of_one_rank(const MoeSpec& spec, ExpertGroupOptions options, MoeCase& whole, int ranks) {
+    SCOPED_TRACE(describe(spec) + ", ranks " + std::to_string(ranks) + ", " + std::string(name(options.exchange)));
+    options.sums = RankSums::rows;
+    whole.reset_output();
+    run(whole.layer(), {.threads = 1});
+    const std::vector<std::byte> wanted = whole.output();
+    whole.reset_output();
+    SharedLayer shared(whole, options, split(spec.tokens, ranks, spec.seed));
+    ASSERT_EQ(shared.run(), "");
+    EXPECT_TRUE(whole.output() == wanted);
+}
+
+/// A scale of a whole tensor is that of h on a rank, so that ranks have other bits.
+bool has_scale_of_tensor(const Recipe& recipe) {
+    return recipe.a.granularity == Granularity::tensor || recipe.a.granularity == Granularity::block_1x16;
+}
+
+TEST(ExpertGroup, RowsHaveTheBitsOfOneRankForEveryRecipe) {
+    std::uint64_t seed = 1;
+    for (const Recipe& recipe : check::moe_recipes()) {
+        if (has_scale_of_tensor(recipe)) continue;
+        MoeSpec spec = small(recipe, ++seed);
+        spec.weights_at = all_weights_at[seed % 3];
+        spec.unit.kind = all_gated_units[seed / 3 % 4];
+        spec.quantized = seed % 5 == 0 && spec.weights_at != WeightsAt::input;
+        spec.round_up = seed % 3 == 0;
+        spec.with_bias = seed % 2 == 0;
+        spec.with_addend = seed % 7 < 3;
+        spec.in_place = seed % 7 == 2;
+        spec.with_weights = seed % 6 != 5;
+        spec.weights = std::array{Format::f32, Format::bf16, Format::f16}[seed % 3];
+        spec.indices = seed % 4 == 1 ? Format::i64 : Format::i32;
+        spec.x = std::array{Format::bf16, Format::f32, Format::f16}[seed / 2 % 3];
+        spec.out = std::array{Format::bf16, Format::f32, Format::f16}[seed / 4 % 3];
+        spec.gap = seed % 4 == 2 ? 8 : 0;
+        MoeCase whole(spec);
+        ExpertGroupOptions options = options_of(whole);
+        options.exchange = seed % 2 == 0 ? Exchange::collectives : Exchange::addresses;
+        expect_bits_of_one_rank(spec, options, whole, rank_counts[seed % 5]);
+    }
+}
+
+TEST(ExpertGroup, RowsHaveTheBitsOfOneRankForAnyNumberOfRanks) {
+    std::uint64_t seed = 100;
+    for (const int ranks : rank_counts) {
+        for (const Exchange exchange : {Exchange::collectives, Exchange::addresses}) {
+            for (const MoeChoices chosen : check::all_moe_choices) {
+                MoeSpec spec = small(recipe_named("1x128:128x128"), ++seed);
+                spec.chosen = chosen;
+                spec.arithmetic = Arithmetic::bit_exact;
+                spec.reproducibility = Reproducibility::invariant;
+                MoeCase whole(spec);
+                ExpertGroupOptions options = options_of(whole);
+                options.exchange = exchange;
+                expect_bits_of_one_rank(spec, options, whole, ranks);
+            }
+        }
+    }
+}
+
+TEST(ExpertGroup, RoundsOfFewTokensHaveTheSameBits) {
+    for (const Exchange exchange : {Exchange::collectives, Exchange::addresses}) {
+        for (const std::int64_t chunk : {1, 4}) {
+            const MoeSpec spec = small(recipe_named("1x128:128x128"), 7);
+            MoeCase whole(spec);
+            ExpertGroupOptions options = options_of(whole);
+            options.exchange = exchange;
+            options.chunk = chunk;
+            expect_bits_of_one_rank(spec, options, whole, 3);
+        }
+    }
+}
+
+TEST(ExpertGroup, SharedExpertsTakeTheTokensOfTheirRank) {
+    for (const Exchange exchange : {Exchange::collectives, Exchange::addresses}) {
+        MoeSpec spec = small(recipe_named("mxfp8:mxfp8"), 9);
+        spec.shared = 2;
+        spec.experts += spec.shared;
+        MoeCase whole(spec);
+        keep_to_routed_experts(whole);
+        ExpertGroupOptions options = options_of(whole);
+        options.exchange = exchange;
+        expect_bits_of_one_rank(spec, options, whole, 3);
+    }
+}
+
+/// Expert 0 on both ranks, expert 3 twice on one, and places without an expert.
+ExpertGroupOptions with_copies(ExpertGroupOptions options) {
+    options.per_rank = 16;
+    options.places.clear();
+    for (int expert = 0; expert < options.experts; ++expert)
+        options.places.push_back({expert < 12 ? expert : expert + 6});
+    options.places[0].push_back(31);
+    options.places[3] = {30, 12, 13};
+    return options;
+}
+
+TEST(ExpertGroup, CopiesOfExpertsHaveTheSameBits) {
+    for (const Exchange exchange : {Exchange::collectives, Exchange::addresses}) {
+        MoeSpec spec = small(recipe_named("row:row"), 11);
+        spec.chosen = MoeChoices::wild;
+        MoeCase whole(spec);
+        ExpertGroupOptions options = with_copies(options_of(whole));
+        options.exchange = exchange;
+        expect_bits_of_one_rank(spec, options, whole, 2);
+        // Every token chooses the expert with three copies.
+        auto* const ids = static_cast<std::int32_t*>(whole.layer().routing.experts.data);
+        std::fill(ids, ids + spec.tokens * spec.choices, 3);
+        expect_bits_of_one_rank(spec, options, whole, 2);
+    }
+}
+
+TEST(ExpertGroup, CallsOneAfterAnotherDoNotDisturbEachOther) {
+    for (const Exchange exchange : {Exchange::collectives, Exchange::addresses}) {
+        for (const RankSums sums : {RankSums::rows, RankSums::sums}) {
+            const MoeSpec spec = small(recipe_named("1x128:128x128"), 13);
+            MoeCase whole(spec);
+            ExpertGroupOptions options = options_of(whole);
+            options.exchange = exchange;
+            options.sums = sums;
+            SharedLayer shared(whole, options, split(spec.tokens, 4, 3));
+            ASSERT_EQ(shared.run(), "");
+            const std::vector<std::byte> once = whole.output();
+            whole.reset_output();
+            ASSERT_EQ(shared.run(50), "");
+            EXPECT_TRUE(whole.output() == once);
+        }
+    }
+}
+
+TEST(ExpertGroup, ManyRanksHaveCollectives) {
+    MoeSpec spec = small(recipe_named("1x128:128x128"), 15);
+    spec.experts = 20;
+    MoeCase whole(spec);
+    const ExpertGroupOptions options = options_of(whole);
+    expect_bits_of_one_rank(spec, options, whole, 20);
+}
+
+/// The result in f32.
+std::vector<float> numbers_of(const Moe& layer) {
+    std::vector<float> numbers;
+    for (std::int64_t token = 0; token < layer.out.shape[0]; ++token) {
+        for (std::int64_t i = 0; i < layer.out.shape[1]; ++i) {
+            numbers.push_back(
+                static_cast<float>(formats::load(layer.out.data, layer.out.format, token * layer.out.strides[0] + i)));
+        }
+    }
+    return numbers;
+}
+
+/// Each rank's sum of a token is rounded once to bf16, and the sum of ranks in f32 to out. docs/numerics.md.
+void expect_sums(const MoeSpec& spec, ExpertGroupOptions options, int ranks) {
+    SCOPED_TRACE(describe(spec) + ", ranks " + std::to_string(ranks) + ", " + std::string(name(options.exchange)));
+    options.sums = RankSums::sums;
+    MoeCase whole(spec);
+    run(whole.layer(), {.threads = 1});
+    const std::vector<float> wanted = numbers_of(whole.layer());
+    whole.reset_output();
+    SharedLayer shared(whole, options, split(spec.tokens, ranks, spec.seed));
+    ASSERT_EQ(shared.run(), "");
+    const std::vector<float> found = numbers_of(whole.layer());
+    double error = 0, size = 0;
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+        error += std::pow(static_cast<double>(found[i]) - static_cast<double>(wanted[i]), 2);
+        size += std::pow(static_cast<double>(wanted[i]), 2);
+    }
+    // Roundings to bf16 are 2^-9 of a number, and those of ranks are independent.
+    EXPECT_LE(std::sqrt(error), std::sqrt(size) * std::ldexp(2, -9));
+    EXPECT_GT(size, 0);
+}
+
+TEST(ExpertGroup, SumsOfRanksAreWithinTheirBound) {
+    std::uint64_t seed = 200;
+    for (const int ranks : rank_counts) {
+        for (const Exchange exchange : {Exchange::collectives, Exchange::addresses}) {
+            for (const WeightsAt place : all_weights_at) {
+                ++seed;
+                MoeSpec spec = small(recipe_named(seed % 2 == 0 ? "1x128:128x128" : "bf16:bf16"), seed);
+                spec.weights_at = place;
+                spec.with_addend = seed % 3 == 0;
+                ExpertGroupOptions options = options_of(MoeCase(spec));
+                options.exchange = exchange;
+                expect_sums(spec, options, ranks);
+            }
+        }
+    }
+}
+
+TEST(ExpertGroup, ScalesOfAWholeTensorAreThoseOfAllTokens) {
+    for (const char* recipe : {"tensor:tensor", "nvfp4:nvfp4"}) {
+        for (const Exchange exchange : {Exchange::collectives, Exchange::addresses}) {
+            // With one rank that has experts, h is the same too: the bits are those of one rank.
+            MoeSpec spec = small(recipe_named(recipe), 31);
+            spec.experts = 12;
+            MoeCase whole(spec);
+            ExpertGroupOptions options = options_of(whole);
+            options.exchange = exchange;
+            options.per_rank = 12;
+            expect_bits_of_one_rank(spec, options, whole, 3);
+        }
+    }
+}
+
+}  // namespace
+}  // namespace tilewright
