@@ -7,6 +7,8 @@
     layer = GroupedLinear(groups, K, N, recipe="row")   # owns its weights
     out = moe(x, experts, weights, up, down)            # experts and weights [tokens, k]
 
+`ExpertGroup` spreads the experts of such layers over the ranks of torch.distributed.
+
 See docs/torch.md for the products, the memory kept for backward and the guarantees.
 """
 
@@ -17,6 +19,7 @@ except ImportError as _error:
         "tilewright.torch needs torch: pip install torch. The products of numpy arrays in tilewright do not need it."
     ) from _error
 
+from tilewright.torch._expert_group import ExpertGroup
 from tilewright.torch._experts import Experts
 from tilewright.torch._linear import grouped_linear, linear
 from tilewright.torch._moe import moe
@@ -24,4 +27,4 @@ from tilewright.torch._modules import GroupedLinear, Linear
 from tilewright.torch._recipes import RECIPES, LayerRecipe
 from tilewright.torch._reuse import reuse_weights
 
-__all__ = ["RECIPES", "Experts", "GroupedLinear", "LayerRecipe", "Linear", "grouped_linear", "linear", "moe", "reuse_weights"]
+__all__ = ["RECIPES", "ExpertGroup", "Experts", "GroupedLinear", "LayerRecipe", "Linear", "grouped_linear", "linear", "moe", "reuse_weights"]

@@ -10,10 +10,11 @@ import torch
 from tilewright._moe import Unit as UnitName
 from tilewright._moe import WeightsAt
 from tilewright.torch import _moe_checks
+from tilewright.torch._expert_group import ExpertGroup, check_group
 from tilewright.torch._linear import Kept
 from tilewright.torch._moe import call
 from tilewright.torch._quantized_module import QuantizedModule
-from tilewright.torch._recipes import GradientFormat
+from tilewright.torch._recipes import RECIPES, GradientFormat
 from tilewright.torch._units import Unit
 
 
@@ -58,6 +59,8 @@ class Experts(_ExpertsModule):
         promoted: float32 sums every 128 products (default True). `grouped_linear` describes False.
         keep: what forward keeps for dgrad. With "copy" (default) it is the fp8 copies of the weights, with "weight" the weights
             themselves. A layer whose weights FSDP shards keeps the weights themselves in both cases.
+        group: the ranks over which the experts are spread. `num_experts` is then `group.per_rank`, the experts of this rank, and
+            all ranks make each call. Default None: one rank.
         device: device of the parameters. Default: torch's default device.
         dtype: dtype of the parameters, torch.float32 (default) or torch.bfloat16.
 
@@ -91,6 +94,7 @@ class Experts(_ExpertsModule):
         gradient_format: GradientFormat = "e4m3",
         promoted: bool = True,
         keep: Kept = "copy",
+        group: ExpertGroup | None = None,
         device: Any = None,
         dtype: torch.dtype = torch.float32,
     ) -> None:
@@ -103,7 +107,10 @@ class Experts(_ExpertsModule):
         if bias:
             shapes |= {"up_bias": (num_experts, rows), "down_bias": (num_experts, hidden)}
         super().__init__(shapes, recipe, gradient_format, promoted, keep, device, dtype)
-        self.unit, self.weights_at, self.shared = unit, weights_at, shared
+        check_group(group)
+        if group is not None:
+            group.check_layer(num_experts, hidden, shared, RECIPES[recipe].activations)
+        self.unit, self.weights_at, self.shared, self.group = unit, weights_at, shared, group
         if not bias:
             self.register_parameter("up_bias", None)
             self.register_parameter("down_bias", None)
@@ -124,10 +131,11 @@ class Experts(_ExpertsModule):
         how = (self.recipe, self.gradient_format, self.promoted, self._keeps)
         main_grads = (getattr(up, "main_grad", None), getattr(down, "main_grad", None))
         rest = (self.up_bias, self.down_bias, addend, expert_map, self.shared)
-        return call(x, experts, weights, up, down, rest, main_grads, how, self.unit, self.weights_at, None, frozen)
+        return call(x, experts, weights, up, down, rest, main_grads, how, self.unit, self.weights_at, None, frozen, self.group)
 
     def extra_repr(self) -> str:
         """The shapes and the options, for repr(layer)."""
         unit = "" if self.unit.kind == "swiglu" else f", activation={self.unit.kind}"
         experts, hidden, inner = self.down.shape
-        return self._extra_repr([experts, hidden, inner], self.up_bias is not None) + unit
+        group = "" if self.group is None else f", rank {self.group.rank} of {self.group.size}"
+        return self._extra_repr([experts, hidden, inner], self.up_bias is not None) + unit + group

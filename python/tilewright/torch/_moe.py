@@ -13,11 +13,12 @@ from tilewright._moe import WeightsAt
 from tilewright._packing import PackedWeights
 from tilewright._quantize import Quantized
 from tilewright.torch import _checks, _in_force, _moe_checks, _moe_operators, _operators, _transforms
+from tilewright.torch._expert_group import ExpertGroup, check_group
 from tilewright.torch._frozen import FrozenCopy, copy_for
 from tilewright.torch._linear import Kept
 from tilewright.torch._moe_autograd import QuantizedExperts
-from tilewright.torch._moe_passes import Layer
-from tilewright.torch._recipes import GradientFormat
+from tilewright.torch._moe_passes import Given, Layer, weights_operand
+from tilewright.torch._recipes import RECIPES, GradientFormat
 from tilewright.torch._reuse import reusable_copies
 from tilewright.torch._units import Unit
 from tilewright.torch._weights import Copies, copies_of
@@ -52,6 +53,7 @@ def moe(
     up_main_grad: torch.Tensor | None = None,
     down_main_grad: torch.Tensor | None = None,
     keep: Kept = "copy",
+    group: ExpertGroup | None = None,
 ) -> torch.Tensor:
     """Computes a layer of experts, with autograd: each token goes through the experts that it chose.
 
@@ -86,6 +88,8 @@ def moe(
         up_main_grad, down_main_grad: buffers to which backward adds the gradients of up and down. Default None. See
             `grouped_linear`.
         keep: what forward keeps of up and down for dgrad, "copy" (default) or "weight". See `grouped_linear`.
+        group: the ranks over which the experts are spread. All ranks make the call. up, down and the biases have the experts of
+            this rank. `experts` has the numbers of all ranks, and `shared` is that of the group. Default None: one rank.
 
     Returns:
         out, with the shape and dtype of x. It and all gradients are deterministic. x, weights, up, down, the biases and addend
@@ -95,12 +99,13 @@ def moe(
         ValueError: an argument has the wrong type, shape, dtype, device or value. The message names the argument.
         RuntimeError: in backward, with keep="weight", if a weight was written in place after forward.
     """
-    numbers = [float(number) for number in (alpha, beta, limit, gate_bound, up_bound)]
+    # Others stay as they are, for the check of all arguments to refuse.
+    numbers = [float(n) if isinstance(n, int) and not isinstance(n, bool) else n for n in (alpha, beta, limit, gate_bound, up_bound)]
     unit = Unit(activation, *numbers, interleaved)
     how = (recipe, gradient_format, promoted, keep)
     rest = (up_bias, down_bias, addend, expert_map, shared)
     main_grads = (up_main_grad, down_main_grad)
-    return call(x, experts, weights, up, down, rest, main_grads, how, unit, weights_at, activations, None)
+    return call(x, experts, weights, up, down, rest, main_grads, how, unit, weights_at, activations, None, group)
 
 
 def call(
@@ -116,39 +121,112 @@ def call(
     weights_at: str,
     activations: str | None,
     frozen: tuple[FrozenCopy, FrozenCopy] | None,
+    group: ExpertGroup | None,
 ) -> torch.Tensor:
     """`moe`, or the call of a module with its frozen copies."""
     up_bias, down_bias, addend, expert_map, shared = rest
     recipe, gradient_format, promoted, keep = how
-    _checks.check_recipe(recipe, gradient_format, promoted, keep)
+    is_quantized = isinstance(up, _core.Operand)
+    check_group(group)
+    # Every rank of a group records gradients, or none does, whatever requires one.
+    trains = torch.is_grad_enabled() and not is_quantized and frozen is None
+    try:
+        _check(x, experts, weights, up, down, rest, main_grads, how, unit, weights_at, activations, frozen, group)
+        numbers = [unit.alpha, unit.beta, unit.limit, unit.gate_bound, unit.up_bound]
+        of_all = 0 if group is not None else shared  # a group names the shared experts as further choices
+        layer = Layer(recipe, gradient_format, promoted, unit.kind, numbers, unit.interleaved, weights_at, of_all, _in_force.word)
+        joins = group is not None and not trains and group.has_one_call(x, experts, weights)
+        w = _operands(up, down, frozen, layer) if joins and not is_quantized else (up, down)
+    except Exception as error:  # whatever it is, the other ranks make the call
+        if group is not None:
+            group.take_part(error, trains, weights_at)
+        raise
+    shape, hidden = x.shape, int(up.shape[2])
+    if x.dim() != 2:
+        x, experts = x.reshape(-1, hidden), experts.reshape(-1, experts.shape[-1])
+        weights = None if weights is None else weights.reshape(experts.shape)
+        addend = None if addend is None else addend.reshape(x.shape)
+
+    def local(
+        x: torch.Tensor, experts: torch.Tensor, weights: torch.Tensor | None, addend: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """The layer of the experts that are here."""
+        given = (x, weights, up, down, up_bias, down_bias, addend)
+        if is_quantized:
+            return _quantized(given, experts, expert_map, layer, activations)
+        return _differentiable(given, experts, expert_map, main_grads, keep == "weight", frozen, layer)
+
+    if group is None:
+        out = local(x, experts, weights, addend)
+    elif joins:
+        given = Given(x, weights, up_bias, down_bias, addend, experts, None)
+        out = group.run(given, *w, layer._replace(shared=group.shared))
+    else:
+        out = group.sum(local(*group.gather(x, experts, weights, trains)), addend, x.shape[0])
+    return out if len(shape) == 2 else out.view(shape)
+
+
+def _check(
+    x: torch.Tensor,
+    experts: torch.Tensor,
+    weights: torch.Tensor | None,
+    up: Any,
+    down: Any,
+    rest: tuple[Any, ...],
+    main_grads: tuple[torch.Tensor | None, torch.Tensor | None],
+    how: tuple[str, str, bool, str],
+    unit: Unit,
+    weights_at: str,
+    activations: str | None,
+    frozen: tuple[FrozenCopy, FrozenCopy] | None,
+    group: ExpertGroup | None,
+) -> None:
+    """Refuses wrong arguments of `call`."""
+    up_bias, down_bias, addend, expert_map, shared = rest
+    _checks.check_recipe(*how)
     _moe_checks.check_unit(unit)
     _moe_checks.check_place(weights_at)
     _moe_checks.check_weights(up, down, unit)
     is_quantized = isinstance(up, _core.Operand)
     device = up.values.device if is_quantized else up.device
-    hidden = int(up.shape[2])
-    _moe_checks.check_tokens(x, experts, weights, hidden, device)
+    _moe_checks.check_tokens(x, experts, weights, int(up.shape[2]), device)
     _moe_checks.check_rest(x, up, up_bias, down_bias, addend, expert_map, shared, device)
     if _transforms.are_active():
         _checks.refuse("x", "a tensor of torch.func", "a call outside of torch.func", "Layers of experts have no rules for it.")
-    shape = x.shape
-    if x.dim() != 2:
-        x, experts = x.reshape(-1, hidden), experts.reshape(-1, experts.shape[-1])
-        weights = None if weights is None else weights.reshape(experts.shape)
-        addend = None if addend is None else addend.reshape(x.shape)
-    numbers = [unit.alpha, unit.beta, unit.limit, unit.gate_bound, unit.up_bound]
-    layer = Layer(
-        recipe, gradient_format, promoted, unit.kind, numbers, unit.interleaved, weights_at, shared, _in_force.word
-    )
-    differentiable = (x, weights, up, down, up_bias, down_bias, addend)
     if is_quantized:
-        out = _quantized(differentiable, experts, expert_map, layer, activations)
+        _moe_checks.check_no_gradient(
+            "the weights are quantized", "Pass master weights to train.",
+            x=x, weights=weights, up_bias=up_bias, down_bias=down_bias, addend=addend,
+        )  # fmt: skip
     else:
         if activations is not None:
             _checks.refuse("activations", repr(activations), "None with master weights", "Their recipe has both sides.")
         _moe_checks.check_main_grads(up, down, main_grads)
-        out = _differentiable(differentiable, experts, expert_map, main_grads, keep == "weight", frozen, layer)
-    return out if len(shape) == 2 else out.view(shape)
+    if frozen is not None:
+        _moe_checks.check_no_gradient(
+            "the layer is frozen", "Call unfreeze() to train.",
+            x=x, weights=weights, up=up, down=down, up_bias=up_bias, down_bias=down_bias, addend=addend,
+        )  # fmt: skip
+    if group is not None:
+        group.check_layer(*map(int, up.shape[::2]), shared, activations if is_quantized else RECIPES[how[0]].activations)
+        group.check_call(x, experts, expert_map)
+        for name, tensor in (("x", x), ("up", up), ("down", down)):  # a rank that raised later would leave the others waiting
+            if isinstance(tensor, torch.Tensor) and not _operators.is_watched(tensor):
+                _checks.check_memory(name, tensor)
+
+
+def _operands(up: torch.Tensor, down: torch.Tensor, frozen: tuple[FrozenCopy, FrozenCopy] | None, layer: Layer) -> tuple[Any, Any]:
+    """Quantized copies of master weights, as the library takes them."""
+    copies = []
+    with torch.no_grad():
+        for i, w in enumerate((up, down)):
+            if frozen is not None:
+                values, scales, checks = frozen[i]
+                copies.append(copy_for(w, values, scales, layer.recipe, checks))
+            else:
+                reused = reusable_copies(w, layer.recipe, False)
+                copies.append((copies_of(w, layer.recipe, True, False) if reused is None else reused).forward)
+    return weights_operand(copies[0], layer), weights_operand(copies[1], layer)
 
 
 def _quantized(
@@ -156,10 +234,6 @@ def _quantized(
 ) -> torch.Tensor:
     """Inference with quantized weights."""
     x, weights, up, down, up_bias, down_bias, addend = given
-    _moe_checks.check_no_gradient(
-        "the weights are quantized", "Pass master weights to train.",
-        x=x, weights=weights, up_bias=up_bias, down_bias=down_bias, addend=addend,
-    )  # fmt: skip
     tensors = (x, weights, up_bias, down_bias, addend, experts, expert_map)
     parts = (*_parts(up), *_parts(down))
     run = torch.ops.tilewright.moe_quantized if _operators.is_watched(x, weights, experts) else _moe_operators.moe_quantized
@@ -185,11 +259,6 @@ def _differentiable(
 ) -> torch.Tensor:
     """The call as one node of autograd. Goes through the torch operator if something observes operators."""
     x, weights, up, down, up_bias, down_bias, addend = given
-    if frozen is not None:
-        _moe_checks.check_no_gradient(
-            "the layer is frozen", "Call unfreeze() to train.",
-            x=x, weights=weights, up=up, down=down, up_bias=up_bias, down_bias=down_bias, addend=addend,
-        )  # fmt: skip
     _transforms.check_forward_gradients(x, up, up_bias)
     wants = [torch.is_grad_enabled() and tensor is not None and tensor.requires_grad for tensor in given]
     keeps = [any(wants[:6]), wants[2], wants[3]]

@@ -6,6 +6,7 @@ passes between them. Both return the same bits for one chunk of tokens. The host
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -97,8 +98,13 @@ def _rows_of(tensor: torch.Tensor | None) -> torch.Tensor | None:
     return None if tensor is None else tensor.detach().contiguous()
 
 
-def forward_only(given: Given, up: Any, down: Any, layer: Layer, activations: str | None) -> torch.Tensor:
-    """The layer as one call. `up` and `down` are operands of the library. activations None: what goes with up."""
+def forward_only(
+    given: Given, up: Any, down: Any, layer: Layer, activations: str | None, run: Callable[..., torch.Tensor] | None = None
+) -> torch.Tensor:
+    """The layer as one call. `up` and `down` are operands of the library. activations None: what goes with up.
+
+    run: computes it over the ranks of a group. Default: here.
+    """
     own = {
         "experts": given.experts,
         "weights": _detached(given.weights),
@@ -112,6 +118,8 @@ def forward_only(given: Given, up: Any, down: Any, layer: Layer, activations: st
         "addend": _rows_of(given.addend),
     }
     options = {"accumulation": layer.accumulation, **layer.in_force}
+    if run is not None:
+        return run(_rows_of(given.x), up, down, own, options)
     out: torch.Tensor = _core.moe(_rows_of(given.x), up, down, layer=own, groups={}, options=options)
     return out
 
