@@ -1,0 +1,244 @@
+"""A layer that ranks share, on a Hopper GPU: the ranks are threads with a stream each, on one GPU. Bits of one rank."""
+
+import threading
+
+import pytest
+import tilewright as tw
+from tilewright import _core
+
+torch = pytest.importorskip("torch")
+if not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0):
+    pytest.skip("needs a Hopper GPU", allow_module_level=True)
+
+# Activations, weights. Those with a scale of a whole tensor have other bits on each rank.
+RECIPES = [
+    ("1x128", "128x128"), ("row", "row"), ("mxfp8", "mxfp8"), ("1x128", "mxfp4"), ("mxfp8", "mxfp4"), ("bf16", "mxfp4"),
+    ("bf16", "nvfp4"), ("1x128.ue8m0", "128x128"),
+]  # fmt: skip
+EXCHANGES = ["collectives", "addresses"]
+
+
+def random(seed):
+    return torch.Generator().manual_seed(seed)
+
+
+class Whole:
+    """A layer of one rank, and its parts."""
+
+    def __init__(self, recipe=("1x128", "128x128"), tokens=40, k=3, experts=24, hidden=384, inner=256, seed=0):
+        self.activations, weights = recipe
+        self.tokens, self.k, self.experts, self.hidden = tokens, k, experts, hidden
+        numbers = random(seed)
+        shapes = (experts, 2 * inner, hidden), (experts, hidden, inner)
+        self.up, self.down = [
+            tw.quantize(torch.randn(shape, generator=numbers) * shape[2] ** -0.5, weights) for shape in shapes
+        ]
+        self.reroute(seed + 1)
+
+    def reroute(self, seed, least=-1):
+        numbers = random(seed)
+        self.x = torch.randn(self.tokens, self.hidden, generator=numbers).bfloat16().cuda()
+        self.ids = torch.randint(least, self.experts + 1, (self.tokens, self.k), generator=numbers).cuda()
+        self.weights = torch.rand(self.tokens, self.k, generator=numbers).cuda()
+
+    def result(self, **options):
+        up, down = taken(self.up, slice(None)), taken(self.down, slice(None))
+        given = {"experts": self.ids, "weights": self.weights, "activations": self.activations, **options}
+        return tw.moe(self.x, up, down, **given)
+
+    def options(self, **more):
+        return {"max_tokens": self.tokens, "hidden": self.hidden, "experts": self.experts, "choices": self.k, **more,
+                "activations": self.activations, "seconds": 10.0}  # fmt: skip
+
+
+def here():
+    return torch.cuda.current_stream().cuda_stream
+
+
+def taken(weights, part):
+    """Experts on the GPU."""
+    parts = [None if tensor is None else tensor[part].cuda() for tensor in (weights.values, weights.scales, weights.tensor_scale)]
+    return tw.Quantized(parts[0], weights.recipe, parts[1], parts[2])
+
+
+def by_ranks(ranks, work):
+    """Runs work(rank, its ranks) in threads, each with its stream. Returns their results; raises the first error."""
+    made, errors = [None] * ranks, []
+
+    def run(rank, own):
+        try:
+            with torch.cuda.stream(torch.cuda.Stream()):
+                made[rank] = work(rank, own)
+                torch.cuda.current_stream().synchronize()
+        except Exception as error:  # noqa: BLE001
+            errors.append(error)
+
+    torch.cuda.synchronize()
+    threads = [threading.Thread(target=run, args=given) for given in enumerate(_core.ranks_of_threads(ranks, 0))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return made
+
+
+def split(tokens, ranks, seed):
+    """The first token of each rank: some have none."""
+    begins = torch.randint(0, tokens + 1, (ranks - 1,), generator=random(seed)).sort().values.tolist()
+    return list(zip([0, *begins], [*begins, tokens]))
+
+
+def load_kernels(whole, options):
+    """Makes the call by one rank. A kernel is loaded when no other one runs, also none that waits for another rank."""
+
+    def work(_, own):
+        group = _core.ExpertGroup(own, whole.options(**options))
+        parts = [taken(weights, slice(None)) for weights in (whole.up, whole.down)]
+        keywords = {"experts": whole.ids, "weights": whole.weights, "activations": whole.activations}
+        group.moe(whole.x, *parts, keywords, {"invariant": True} if options.get("invariant") else {}, here())
+        group.decline(here())
+        torch.cuda.current_stream().synchronize()
+
+    by_ranks(1, work)
+
+
+def shared_result(whole, ranks, seed=3, calls=1, **options):
+    """The results of all ranks, one after another."""
+    tokens, each = split(whole.tokens, ranks, seed), whole.experts // ranks
+    parts = [[taken(weights, slice(rank * each, (rank + 1) * each)) for weights in (whole.up, whole.down)] for rank in range(ranks)]
+
+    load_kernels(whole, options)
+    if options["exchange"] == "addresses":  # the products of these sizes, without kernels that wait
+        shared_result(whole, ranks, seed, **{**options, "exchange": "collectives"})
+
+    def work(rank, own):
+        group = _core.ExpertGroup(own, whole.options(**options))
+        part = slice(*tokens[rank])
+        keywords = {"experts": whole.ids[part], "weights": whole.weights[part], "activations": whole.activations}
+        extra = {"invariant": True} if options.get("invariant") else {}
+        for _ in range(calls):
+            out = group.moe(whole.x[part], *parts[rank], keywords, extra, here())
+        torch.cuda.current_stream().synchronize()
+        group.check()
+        return out
+
+    return torch.cat(by_ranks(ranks, work))
+
+
+@pytest.mark.parametrize("exchange", EXCHANGES)
+@pytest.mark.parametrize("recipe", RECIPES, ids=":".join)
+def test_rows_have_the_bits_of_one_rank(recipe, exchange):
+    whole = Whole(recipe)
+    expected = whole.result(invariant=True)
+    given = shared_result(whole, 2, sums="rows", exchange=exchange, invariant=True)
+    assert torch.equal(given, expected)
+
+
+@pytest.mark.parametrize("exchange", EXCHANGES)
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("tokens", [5, 40, 700])
+def test_any_number_of_ranks_has_these_bits(ranks, exchange, tokens):
+    whole = Whole(tokens=tokens, seed=ranks)
+    expected = whole.result(invariant=True)
+    assert torch.equal(shared_result(whole, ranks, sums="rows", exchange=exchange, invariant=True), expected)
+    assert torch.equal(shared_result(whole, ranks, sums="rows", exchange=exchange, invariant=True, chunk=16, calls=3), expected)
+
+
+@pytest.mark.parametrize("exchange", EXCHANGES)
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_sums_are_within_their_bound_and_repeat(ranks, exchange):
+    whole = Whole(tokens=300)
+    expected = whole.result().float()
+    given = shared_result(whole, ranks, sums="sums", exchange=exchange)
+    assert torch.equal(shared_result(whole, ranks, sums="sums", exchange=exchange, calls=5), given)
+    assert (given.float() - expected).norm() <= expected.norm() * 2.0**-8  # bf16: 2^-9, of independent roundings
+
+
+def test_a_graph_is_replayed_with_other_routing():
+    """Graphs of two ranks run at the same time, with other tokens and numbers of tokens, and another kernel at the same time."""
+    whole, ranks, each = Whole(tokens=64), 2, 12
+    rows = 32
+    static = [[torch.empty_like(tensor[:rows]) for tensor in (whole.x, whole.ids, whole.weights)] for _ in range(ranks)]
+    seeds = range(1000)
+    all_are_ready = threading.Barrier(ranks)
+
+    def work(rank, own):
+        group = _core.ExpertGroup(own, {**whole.options(sums="rows", exchange="addresses", invariant=True), "max_tokens": rows})
+        parts = [taken(weights, slice(rank * each, (rank + 1) * each)) for weights in (whole.up, whole.down)]
+        keywords = {"experts": static[rank][1], "weights": static[rank][2], "activations": whole.activations}
+        for tensor in static[rank]:
+            tensor.zero_()
+
+        def call():
+            return group.moe(static[rank][0], *parts, keywords, {"invariant": True}, here())
+
+        call()
+        torch.cuda.current_stream().synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with lock, torch.cuda.graph(graph, stream=torch.cuda.current_stream(), capture_error_mode="thread_local"):
+            out = call()
+        noise = torch.zeros(1 << 20, device="cuda")
+        given = [inputs(whole, seed, rank, rows) for seed in seeds]
+        kept = out.new_empty(len(seeds), *out.shape)
+        for tensor, value in zip(static[rank], given[0]):  # loads the kernels of these operations
+            tensor.copy_(value)
+        noise.add_(1)
+        kept[0].copy_(out)
+        torch.cuda.synchronize()
+        all_are_ready.wait()  # from here on no thread waits for the whole GPU, or allocates
+        for seed, of_replay in zip(seeds, given):
+            for tensor, value in zip(static[rank], of_replay):
+                tensor.copy_(value)
+            graph.replay()
+            noise.add_(1)
+            kept[seed].copy_(out)
+        torch.cuda.current_stream().synchronize()
+        group.check()
+        return kept
+
+    lock = threading.Lock()
+    load_kernels(whole, {"sums": "rows", "exchange": "addresses", "invariant": True})
+    for rank, results in enumerate(by_ranks(ranks, work)):
+        for seed in seeds:
+            whole.x, whole.ids, whole.weights = inputs(whole, seed, rank, rows)
+            assert torch.equal(results[seed], whole.result(invariant=True)), f"rank {rank}, replay {seed}"
+
+
+def inputs(whole, seed, rank, rows):
+    """A rank's tokens of a replay: those from a random number on choose nothing."""
+    numbers = random(seed * 2 + rank)
+    x = torch.randn(rows, whole.hidden, generator=numbers).bfloat16().cuda()
+    ids = torch.randint(-1, whole.experts, (rows, whole.k), generator=numbers)
+    ids[int(torch.randint(0, rows + 1, (1,), generator=numbers)) :] = -1
+    return x, ids.cuda(), torch.rand(rows, whole.k, generator=numbers).cuda()
+
+
+def test_a_wrong_call_and_a_lost_rank_do_not_hang():
+    whole = Whole()
+    said, all_are_ready = [[], []], threading.Barrier(2)
+
+    def work(rank, own):
+        group = _core.ExpertGroup(own, whole.options(exchange="addresses") | {"seconds": 0.5})
+        parts = [taken(weights, slice(rank * 12, rank * 12 + 12)) for weights in (whole.up, whole.down)]
+        keywords = {"experts": whole.ids, "weights": whole.weights, "activations": whole.activations}
+        narrow = whole.x[:, :-128].contiguous()
+        torch.cuda.synchronize()
+        all_are_ready.wait()  # from here on no kernel is loaded
+        for call in range(5):
+            if rank == 1 and call == 3:
+                return
+            try:
+                group.moe(narrow if rank == 1 and call == 1 else whole.x, *parts, keywords, {}, here())
+                said[rank].append("")
+            except (RuntimeError, ValueError) as error:
+                said[rank].append(str(error))
+            torch.cuda.current_stream().synchronize()
+
+    load_kernels(whole, {"exchange": "addresses"})
+    by_ranks(2, work)
+    assert said[1][0] == said[1][2] == "" and said[1][1].startswith("x: got [40, 256]")
+    assert said[0][0] == said[0][1] == said[0][3] == ""
+    assert said[0][2].startswith("group: got a wrong call on rank 1, which is call 2 of the group")
+    assert "rank 1 did not come to the barrier ahead of the products of call 4" in said[0][4]
