@@ -1,5 +1,5 @@
 # The commands of the project. `make run` and `make test` work on a bare machine: `tools/setup` installs what is missing.
-.PHONY: help setup build run test test-cpp test-sanitize test-python test-install test-package test-wheel test-bare wheel docs bench cpu-training gpu-test gpu-bench gpu-classes gpu-contest gpu-generate gpu-gradients gpu-host gpu-moe gpu-packed gpu-peers gpu-quantisers gpu-share gpu-skew gpu-steps gpu-timeline gpu-training gpu-wheel lint format clean
+.PHONY: help setup build run test test-cpp test-sanitize test-python test-install test-package test-wheel test-bare wheel docs bench cpu-training gpu-test gpu-bench gpu-classes gpu-contest gpu-expert-parallel gpu-generate gpu-gradients gpu-host gpu-moe gpu-packed gpu-peers gpu-quantisers gpu-share gpu-skew gpu-steps gpu-timeline gpu-training gpu-wheel lint format clean
 
 cpus := $(shell nproc)
 python := build/venv/bin/python
@@ -11,7 +11,7 @@ card := h200
 gpu-record := --json benchmarks/results/$(card).jsonl
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup:  ## install what building and testing need
 	@tools/setup
@@ -169,6 +169,9 @@ gpu-moe: build python-package  ## layers of experts, Triton's and torch's; PYTHO
 
 gpu-generate: build python-package  ## models of transformers with our experts and its own; PYTHON: one that has torch, transformers and the package
 	$${PYTHON:-$(python)} benchmarks/generate.py --json benchmarks/results/$(card)_generate.jsonl
+
+gpu-expert-parallel: build python-package  ## layers of experts over two GPUs of a host; PYTHON: one that has torch and the package
+	$${PYTHON:-$(python)} -m torch.distributed.run --nproc-per-node 2 benchmarks/expert_parallel.py --json benchmarks/results/$(card)_expert_parallel.jsonl
 
 gpu-share: build python-package  ## the share of quantizers in the GPU time of a training step; PYTHON: one that has torch and the package
 	$${PYTHON:-$(python)} benchmarks/training_share.py --json benchmarks/results/$(card)_share.jsonl || [ $$? -eq 1 ]  # 1: a target is missed

@@ -19,6 +19,7 @@ import sys
 from collections.abc import Callable
 
 import contest_table
+import expert_parallel_table
 import fp4_tables
 import generate_table
 import layer_tables
@@ -46,6 +47,7 @@ ROW_INDICES = "--suite peers --op m_grouped_indices --recipe 1d2d --sa-layout k"
 
 MADE_BY = {"h200_host": "gpu-host", "h200_skew": "gpu-skew", "h200_training": "gpu-gradients", "h200_fp4": "gpu-packed",
            "h200_quantisers": "gpu-quantisers", "h100_training": "gpu-gradients", "h100_moe": "gpu-moe", "training_peers": "gpu-peers", "moe_train": "cpu-training", "h100_generate": "gpu-generate",
+           "h100_expert_parallel": "gpu-expert-parallel",
            "h100_share": "gpu-share card=h100"}
 
 
@@ -313,6 +315,11 @@ def on_an_h100() -> str:
     return "\n\n".join(filter(None, blocks))
 
 
+def experts_over_gpus(contents: Callable[[list[Row], str], str]) -> str:
+    rows = newest(record("h100_expert_parallel")) if has_record("h100_expert_parallel") else []
+    return contents(rows, made_at(rows)) if rows else ""
+
+
 def layers_of_experts(lines: Callable[[list[Row]], str]) -> str:
     rows = newest(record("h100_moe"))
     return f"{rows[0]['device']}. {made_at(rows)}\n\n{lines(rows)}"
@@ -324,8 +331,10 @@ TABLES = {"source": source, "classes": classes, "dense": dense, "whole tensors":
           "packed": lambda: fp4_tables.packed(record("h200_fp4")), "short blocks": lambda: fp4_tables.short_blocks(record("h200_fp4"))}
 H100_TABLES = {"contest": lambda: contest_table.page(has_record, record, "h100_contest"),
                "contest unlisted": lambda: contest_table.page(has_record, record, "h100_contest_unlisted", "Random sizes and layers of models"),
-               "layers": lambda: layers_of_experts(moe_table.layers), "training peers": training_peers, "on an H100": on_an_h100}
-SUMMARY_TABLES = {"source": source, "products": lambda: readme_tables.products(record), "summary": summary, "layers": lambda: layers_of_experts(moe_table.classes), "training summary": training_summary, "fp4 summary": fp4_summary}
+               "layers": lambda: layers_of_experts(moe_table.layers),
+               "experts over GPUs": lambda: experts_over_gpus(expert_parallel_table.page), "training peers": training_peers, "on an H100": on_an_h100}
+SUMMARY_TABLES = {"source": source, "products": lambda: readme_tables.products(record), "summary": summary, "layers": lambda: layers_of_experts(moe_table.classes),
+                  "experts over GPUs": lambda: experts_over_gpus(expert_parallel_table.summary), "training summary": training_summary, "fp4 summary": fp4_summary}
 
 def training_steps() -> str:
     """Steps of single layers and the host's time, of the newest run of training_step.py."""

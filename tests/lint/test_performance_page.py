@@ -70,6 +70,7 @@ def test_tables_without_a_record_are_left_out(tmp_path):
     assert tool.layer_tables.dgrad([]) == tool.fp4_tables.short_blocks([]) == ""
     tool.ROOT = tmp_path
     assert tool.quantisers() == tool.training_peers() == tool.on_an_h100() == ""
+    assert tool.H100_TABLES["experts over GPUs"]() == tool.SUMMARY_TABLES["experts over GPUs"]() == ""
 
 
 def test_dgrad_is_next_to_forward_of_the_same_weights():
