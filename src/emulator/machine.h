@@ -193,6 +193,8 @@ public:
     void maybe_lose_turn();
     /// If a load was lost, lets other threads run first. Otherwise it does nothing, because time is steps of fibers.
     void pause();
+    /// Lets other threads run first.
+    void give_up_turn();
     /// A clock that only moves when it is read.
     u64 tick() { return ++ticks_; }
     /// Whether the TMA load that is issued now is the one that never arrives.
@@ -215,7 +217,6 @@ private:
     bool takes_turns(Thread& thread) const;
     bool finish_something();
     bool time_out();
-    void give_up_turn();
     void check_thread_end(const Thread& thread) const;
     void check_cluster_end() const;
     std::string deadlock() const;

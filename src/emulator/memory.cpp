@@ -7,9 +7,11 @@
 
 #include <atomic>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <thread>
 
 namespace tilewright::emulator {
 namespace {
@@ -198,6 +200,22 @@ int claim(u32* flags, int count) {
     }
 }
 void release(u32& flag) { std::atomic_ref<u32>(flag).store(0); }
+void store_release(u64* to, u64 value) { std::atomic_ref<u64>(*to).store(value, std::memory_order_release); }
+/// Whoever waits for a word loads it again and again, and it may come from the emulator of another thread.
+u64 load_acquire(const u64* from) {
+    machine().give_up_turn();
+    std::this_thread::yield();
+    return std::atomic_ref<u64>(*const_cast<u64*>(from)).load(std::memory_order_acquire);
+}
+u8 load_fresh(const u8* from) { return *from; }
+u16 load_fresh(const u16* from) { return *from; }
+u32 load_fresh(const u32* from) { return *from; }
+int load_fresh(const int* from) { return *from; }
+IntQuad load_fresh(const IntQuad* from) { return *from; }
+i64 nanoseconds() {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+}
 float load_global(const float* from) { return *from; }
 u8 load_global(const u8* from) { return *from; }
 u16 load_global(const u16* from) { return *from; }

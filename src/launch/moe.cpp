@@ -46,6 +46,17 @@ IntegerList integer_list(const Tensor& tensor) {
             .count = static_cast<int>(tensor.shape[0])};
 }
 
+RankShifts rank_shifts(const moe::RankMemory& memory) {
+    RankShifts shifts;
+    if (!memory.given()) return shifts;
+    std::copy(memory.shifts, memory.shifts + std::min(memory.size, formats::most_ranks_at_barrier), shifts.bytes);
+    // More ranks have no addresses: what they announced lies here, at equal distances.
+    if (memory.size > formats::most_ranks_at_barrier) shifts.stride = memory.shifts[1] - memory.shifts[0];
+    shifts.room = static_cast<int>(memory.room);
+    shifts.count = memory.size;
+    return shifts;
+}
+
 ExistingArguments existing_arguments(const moe::ExistingRows& existing) {
     return {.ends = integer_list(existing.ends),
             .alignment = static_cast<int>(std::clamp<std::int64_t>(existing.alignment, 1, most_row_parts)),
@@ -164,20 +175,26 @@ int count_row_blocks(const RowGrid& grid, const ExistingArguments& existing) {
 RouteArguments route_arguments(const moe::RouteStep& step) {
     const Tensor& ids = step.routing.experts;
     const auto integers = [](const Tensor& tensor) { return static_cast<int*>(tensor.data); };
-    return {.ids = ids.data,
-            .token_stride = stride(ids, 1),
-            .choice_stride = stride(ids, 0),
-            .ids_are_wide = ids.format == Format::i64,
-            .map = integer_list(step.routing.map),
-            .weights = factors_by_choice(step.routing.weights),
-            .tokens = static_cast<int>(ids.shape[0]),
-            .given = static_cast<int>(ids.shape[1]),
-            .choices = static_cast<int>(ids.shape[1]) + step.routing.shared,
-            .experts = static_cast<int>(step.experts),
-            .rows = integers(step.out.rows),
-            .sources = integers(step.out.sources),
-            .ends = integers(step.out.ends),
-            .row_weights = static_cast<float*>(step.out.weights.data)};
+    RouteArguments arguments{.ids = ids.data,
+                             .token_stride = stride(ids, 1),
+                             .choice_stride = stride(ids, 0),
+                             .ids_are_wide = ids.format == Format::i64,
+                             .map = integer_list(step.routing.map),
+                             .weights = factors_by_choice(step.routing.weights),
+                             .tokens = static_cast<int>(ids.shape[0]),
+                             .given = static_cast<int>(ids.shape[1]),
+                             .choices = static_cast<int>(ids.shape[1]) + step.routing.shared,
+                             .first = static_cast<int>(step.first),
+                             .experts = static_cast<int>(step.experts),
+                             .rows = integers(step.out.rows),
+                             .sources = integers(step.out.sources),
+                             .ends = integers(step.out.ends),
+                             .row_weights = static_cast<float*>(step.out.weights.data)};
+    if (step.owners.given()) {
+        arguments.owner_rows = integers(step.owner_rows);
+        arguments.owners = rank_shifts(step.owners);
+    }
+    return arguments;
 }
 
 std::int64_t choices_of(const moe::RouteStep& step) {
@@ -194,7 +211,11 @@ std::vector<MoeLaunch> launch_if_any(const MoeLaunch& launch) {
 template <class Arguments>
 MoeLaunch to_places(const moe::PermuteStep& step, const moe::RouteStep* route, MoeLaunch launch, Arguments arguments) {
     arguments.places = place_arguments(step.places, matrix_view(step.out.values).rows);
-    if (!step.places.given()) arguments.existing = existing_arguments(step.existing);
+    if (step.ranks.given()) {
+        arguments.ranks = rank_shifts(step.ranks);
+        arguments.grid.room = arguments.ranks.room;
+    }
+    arguments.existing = existing_arguments(step.existing);
     launch.blocks = count_row_blocks(arguments.grid, arguments.existing);
     if (route != nullptr) {
         arguments.route = route_arguments(*route);
@@ -202,6 +223,69 @@ MoeLaunch to_places(const moe::PermuteStep& step, const moe::RouteStep* route, M
     }
     launch.arguments = arguments;
     return launch;
+}
+
+AnnounceArguments announce_arguments(const moe::AnnounceStep& step) {
+    AnnounceArguments arguments{.room = static_cast<int>(step.ids.shape[0]),
+                                .numbers = static_cast<int>(step.numbers),
+                                .routed = std::max(step.experts - step.shared, 1),
+                                .shared = step.shared,
+                                .first_shared = (step.rank + 1) * step.experts - step.shared,
+                                .ids = static_cast<int*>(step.ids.data),
+                                .weights = static_cast<float*>(step.weights.data),
+                                .to = rank_shifts(step.to),
+                                .ranks = std::max(step.to.size, 1),
+                                .rows = static_cast<int*>(step.rows.data),
+                                .counters = step.counters,
+                                .said = step.said,
+                                .state = step.state};
+    if (step.routing.experts.given()) {
+        arguments.route = route_arguments({.routing = step.routing});
+    }
+    arguments.route.choices = static_cast<int>(step.ids.shape[1]);
+    if (step.places.given()) {
+        arguments.table = static_cast<const int*>(step.places.data);
+        arguments.copies = static_cast<int>(step.places.shape[1]);
+    }
+    return arguments;
+}
+
+Collected collected(moe::Collects what) {
+    switch (what) {
+        case moe::Collects::nothing: break;
+        case moe::Collects::choices: return Collected::choices;
+        case moe::Collects::rows:
+        case moe::Collects::sent_rows: return Collected::rows;
+        case moe::Collects::sums: return Collected::sums;
+    }
+    return Collected::nothing;
+}
+
+MeetArguments meet_arguments(const moe::MeetStep& step) {
+    return {.ranks = rank_shifts(step.memory),
+            .rank = step.memory.rank,
+            .count = step.memory.size,
+            .counters = step.counters,
+            .said = step.said,
+            .state = step.state,
+            .phase = step.phase,
+            .nanoseconds = step.nanoseconds,
+            .report = step.report,
+            .experts = step.experts,
+            .choices = static_cast<int>(step.ids.shape[1]),
+            .tokens = step.out.given() ? static_cast<int>(step.out.shape[0]) : 0,
+            .collects = collected(step.collects),
+            .ids = static_cast<const int*>(step.ids.data),
+            .weights = static_cast<const float*>(step.weights.data),
+            .out = static_cast<int*>(step.out.data),
+            .out_weights = static_cast<float*>(step.out_weights.data),
+            .rows = step.collects == moe::Collects::rows ? static_cast<const int*>(step.rows.data) : nullptr,
+            .row_count = static_cast<int>(step.row_count)};
+}
+
+/// Whether a kernel that routes can be the barrier too. Weights of rows would be loaded as if no other rank wrote them.
+bool meets_in_route(const moe::MeetStep& meet, const moe::RouteStep& route, const moe::PermuteStep& permute) {
+    return meet.said == nullptr && !route.out.weights.given() && !permute.factors.given();
 }
 
 MoeLaunch permute_launch(const moe::PermuteStep& step, const moe::RouteStep* route) {
@@ -212,19 +296,22 @@ MoeLaunch permute_launch(const moe::PermuteStep& step, const moe::RouteStep* rou
     spec.source = number(x.format);
     spec.has_factors = step.factors.given();
     spec.routes = route != nullptr;
+    spec.from_ranks = step.ranks.given();
     arguments.grid = row_grid(x, x.columns);
     launch.threads = divide_scaled_rows(arguments.grid, spec);
     arguments.x = source_matrix(x);
     arguments.to = row_target(step.out);
     arguments.clears = step.clears;
     arguments.factors = step.places.given() ? factors_by_choice(step.factors) : factors_by_row(step.factors);
+    if (step.ranks.given()) arguments.factors.group_stride = arguments.factors.row_stride * step.ranks.room;
     spec.vectors = x.columns % lane_features == 0 && takes_row_vectors(x) && takes_row_vectors(values);
     launch.shared_bytes = hopper::shared_bytes(spec);
     return to_places(step, route, launch, arguments);
 }
 
 MoeLaunch copy_launch(const moe::PermuteStep& step, const moe::RouteStep* route) {
-    MoeLaunch launch{.kernel = {.function = MoeFunction::copy_rows, .copies = {.routes = route != nullptr}}};
+    MoeLaunch launch{.kernel = {.function = MoeFunction::copy_rows,
+                                .copies = {.routes = route != nullptr, .from_ranks = step.ranks.given()}}};
     CopyRowsArguments arguments;
     const MatrixView from = rows_view(step.quantized.values), values = rows_view(step.out.values);
     const int element_bits = bits(from.format);
@@ -346,7 +433,14 @@ std::vector<MoeLaunch> lower(const moe::CombineStep& step) {
     divide_rows(arguments.grid, combine_features, combine_threads, step_of_parts);
     launch.threads = std::min(whole_warps(ceil_div(arguments.grid.part_features, combine_features)), combine_threads);
     arguments.y = source_matrix(y);
-    arguments.places = place_arguments(step.places, y.rows);
+    arguments.places =
+        place_arguments(step.places, step.y_ranks.given() ? step.y_ranks.size * step.y_ranks.room : y.rows);
+    arguments.skips = step.skips;
+    arguments.y_ranks = rank_shifts(step.y_ranks);
+    if (step.out_ranks.given()) {
+        arguments.out_ranks = rank_shifts(step.out_ranks);
+        arguments.grid.room = arguments.out_ranks.room;
+    }
     if (!step.places.given()) arguments.existing = existing_arguments(step.existing);
     arguments.weights = step.places.given() ? factors_by_choice(step.weights) : factors_by_row(step.weights);
     bool vectors = out.columns % combine_features == 0 && takes_row_vectors(y) && takes_row_vectors(out);
@@ -358,7 +452,10 @@ std::vector<MoeLaunch> lower(const moe::CombineStep& step) {
     }
     arguments.out = {
         .data = reinterpret_cast<u8*>(out.data), .group_stride = out.group_stride, .row_stride = out.row_stride};
-    launch.kernel.sums = {.out = number(out.format), .vectors = vectors};
+    launch.kernel.sums = {.out = number(out.format),
+                          .vectors = vectors,
+                          .from_ranks = step.y_ranks.given(),
+                          .to_ranks = step.out_ranks.given()};
     launch.blocks = count_row_blocks(arguments.grid, arguments.existing);
     launch.arguments = arguments;
     return launch_if_any(launch);
@@ -387,6 +484,77 @@ std::vector<MoeLaunch> lower(const moe::WeightGradientStep& step) {
     launch.arguments = arguments;
     return launch_if_any(launch);
 }
+
+std::vector<MoeLaunch> lower(const moe::AnnounceStep& step) {
+    constexpr std::int64_t most_blocks = 132;
+    MoeLaunch launch{.kernel = {.function = MoeFunction::announce}, .threads = announce_threads};
+    const std::int64_t blocks = ceil_div<std::int64_t>(step.ids.shape[0] * step.ids.shape[1], announce_threads);
+    launch.blocks = static_cast<int>(std::clamp<std::int64_t>(blocks, 1, most_blocks));
+    launch.arguments = announce_arguments(step);
+    return {launch};
+}
+
+std::vector<MoeLaunch> lower(const moe::PermuteStep& tokens, const moe::AnnounceStep& step) {
+    MoeLaunch launch = launch_of(tokens, nullptr);
+    if (launch.blocks == 0) return lower(step);
+    launch.kernel.rows.announces = launch.kernel.function == MoeFunction::permute;
+    launch.kernel.copies.announces = launch.kernel.function == MoeFunction::copy_rows;
+    const auto announce = [&](auto& arguments) {
+        if constexpr (requires { arguments.announce; }) arguments.announce = announce_arguments(step);
+    };
+    std::visit(announce, launch.arguments);
+    return {launch};
+}
+
+std::vector<MoeLaunch> lower(const moe::MeetStep& step) {
+    MoeLaunch launch{.kernel = {.function = MoeFunction::meet}, .threads = meet_threads};
+    const std::int64_t numbers = step.out.given() ? step.out.shape[0] * step.out.shape[1] : 0;
+    const std::int64_t blocks = ceil_div<std::int64_t>(numbers, meet_threads * meet_ahead);
+    launch.blocks = static_cast<int>(std::clamp<std::int64_t>(blocks, 1, most_barrier_blocks));
+    launch.arguments = meet_arguments(step);
+    return {launch};
+}
+
+std::vector<MoeLaunch> lower(const moe::MeetStep& meet, const moe::RouteStep& route, const moe::PermuteStep& permute) {
+    std::vector<MoeLaunch> launches = lower(route, permute);
+    if (!meets_in_route(meet, route, permute)) {
+        launches.insert(launches.begin(), lower(meet).front());
+        return launches;
+    }
+    MoeLaunch& first = launches.front();
+    if (first.kernel.function == MoeFunction::route) {
+        first.kernel.function = MoeFunction::meet_and_route;
+        first.arguments = MeetAndRouteArguments{meet_arguments(meet), std::get<RouteArguments>(first.arguments)};
+        return launches;
+    }
+    first.kernel.rows.meets = first.kernel.function == MoeFunction::permute;
+    first.kernel.copies.meets = first.kernel.function == MoeFunction::copy_rows;
+    const auto meets = [&](auto& arguments) {
+        if constexpr (requires {
+                          arguments.grid;
+                          arguments.meet;
+                          arguments.route;
+                      })
+            arguments.meet = meet_arguments(meet);
+    };
+    std::visit(meets, first.arguments);
+    return launches;
+}
+
+std::vector<MoeLaunch> lower(const moe::MeetStep& meet, const moe::CombineStep& sum) {
+    std::vector<MoeLaunch> launches = lower(sum);
+    if (launches.empty() || launches.front().blocks > most_combining_blocks) {
+        launches.insert(launches.begin(), lower(meet).front());
+        return launches;
+    }
+    MoeLaunch& launch = launches.front();
+    launch.kernel.sums.meets = true;
+    std::get<CombineArguments>(launch.arguments).meet = meet_arguments(meet);
+    return launches;
+}
+
+std::string unserved(const moe::AnnounceStep& /*step*/) { return ""; }
+std::string unserved(const moe::MeetStep& /*step*/) { return ""; }
 
 std::string unserved(const moe::RouteStep& step) {
     if (step.experts > most_routed_experts) return "experts: at most " + std::to_string(most_routed_experts);

@@ -48,6 +48,26 @@ std::vector<MoeKernel> shipped_moe_kernels() {
     }
     for (const Unit unit : {Unit::situ, Unit::geglu, Unit::relu_squared}) add_activation({}, unit, false);
     list.push_back({.function = MoeFunction::combine});
+    // A layer of several ranks: tokens come quantized by blocks or as bf16.
+    list.push_back({.function = MoeFunction::announce});
+    list.push_back({.function = MoeFunction::meet});
+    list.push_back({.function = MoeFunction::meet_and_route});
+    list.push_back({.function = MoeFunction::copy_rows, .copies = {.announces = true}});
+    for (RowSpec rows : shipped_outputs) {
+        rows.announces = true;
+        list.push_back({.function = MoeFunction::permute, .rows = rows});
+    }
+    for (const bool routes : {false, true}) {
+        const RowSpec rows{.output = RowOutput::bf16, .routes = routes, .from_ranks = true, .meets = routes};
+        list.push_back({.function = MoeFunction::permute, .rows = rows});
+        const CopyRowsSpec copies{.routes = routes, .from_ranks = true, .meets = routes};
+        list.push_back({.function = MoeFunction::copy_rows, .copies = copies});
+    }
+    for (const bool meets : {false, true}) {
+        list.push_back({.function = MoeFunction::combine, .sums = {.from_ranks = true, .meets = meets}});
+    }
+    list.push_back({.function = MoeFunction::combine, .sums = {.to_ranks = true}});
+    list.push_back({.function = MoeFunction::combine, .sums = {.meets = true}});
     return list;
 }
 
@@ -59,6 +79,10 @@ std::string kernel_expression(const MoeKernel& kernel) {
         case MoeFunction::combine: return expression_of("combine", "CombineSpec", kernel.sums);
         case MoeFunction::weight_gradient:
             return "tilewright::hopper::weight_gradient<" + std::to_string(dot_threads) + ">";
+        case MoeFunction::announce: return "tilewright::hopper::announce<" + std::to_string(announce_threads) + ">";
+        case MoeFunction::meet: return "tilewright::hopper::meet<" + std::to_string(meet_threads) + ">";
+        case MoeFunction::meet_and_route:
+            return "tilewright::hopper::meet_and_route<" + std::to_string(route_threads) + ">";
         case MoeFunction::route: break;
     }
     return "tilewright::hopper::route<" + std::to_string(route_threads) + ">";
@@ -66,10 +90,13 @@ std::string kernel_expression(const MoeKernel& kernel) {
 
 int most_shared_bytes(const MoeKernel& kernel) {
     switch (kernel.function) {
-        case MoeFunction::route: return most_route_shared;
+        case MoeFunction::route:
+        case MoeFunction::meet_and_route: return most_route_shared;
         case MoeFunction::copy_rows: return hopper::shared_bytes(kernel.copies);
         case MoeFunction::combine:
-        case MoeFunction::weight_gradient: return 0;
+        case MoeFunction::weight_gradient:
+        case MoeFunction::announce:
+        case MoeFunction::meet: return 0;
         default: return hopper::shared_bytes(kernel.rows);
     }
 }

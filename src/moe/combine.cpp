@@ -18,10 +18,18 @@ void add(const Rows& y, std::int64_t row, float weight, Sums& sums) {
     for (std::size_t i = 0; i < sums.row.size(); ++i) sums.total[i] = std::fma(weight, sums.row[i], sums.total[i]);
 }
 
+bool has_row(const RowNumbers& places, std::int64_t token, std::int64_t rows) {
+    for (std::int64_t choice = 0; choice < places.choices(); ++choice) {
+        const std::int64_t row = places.integer(token, choice);
+        if (row >= 0 && row < rows) return true;
+    }
+    return false;
+}
+
 }  // namespace
 
 void run_on_cpu(const CombineStep& step, const ConversionOptions& how) {
-    const Rows y(step.y), out(step.out);
+    const Rows y(step.y, step.y_ranks), out(step.out, step.out_ranks);
     const bool gathers = step.places.given();
     const RowNumbers places = RowNumbers::by_choice(step.places);
     const RowNumbers weights = gathers ? RowNumbers::by_choice(step.weights) : RowNumbers::by_row(step.weights);
@@ -30,6 +38,7 @@ void run_on_cpu(const CombineStep& step, const ConversionOptions& how) {
     formats::Runner runner({.rows = out.count(), .columns = out.columns()}, how);
     runner.for_each<Sums>(out.count(), [&](std::int64_t token, Sums& sums) {
         if (!gathers && exists[static_cast<std::size_t>(token)] == 0) return;
+        if (step.skips && !has_row(places, token, y.count())) return;
         sums.row.resize(static_cast<std::size_t>(out.columns()));
         sums.total.assign(sums.row.size(), 0.0F);
         if (step.addend.given()) Rows(step.addend).load(token, sums.total.data());

@@ -1,5 +1,5 @@
 // The names of a layer's enumerations, as messages and Python have them.
-#include <tilewright/moe.h>
+#include <tilewright/expert_group.h>
 
 namespace tilewright {
 
@@ -20,6 +20,24 @@ std::string_view name(WeightsAt place) {
         case WeightsAt::input: return "input";
     }
     return "an unknown place";
+}
+
+std::string_view name(Exchange exchange) {
+    switch (exchange) {
+        case Exchange::automatic: return "automatic";
+        case Exchange::collectives: return "collectives";
+        case Exchange::addresses: return "addresses";
+    }
+    return "an unknown exchange";
+}
+
+std::string_view name(RankSums sums) {
+    switch (sums) {
+        case RankSums::automatic: return "automatic";
+        case RankSums::rows: return "rows";
+        case RankSums::sums: return "sums";
+    }
+    return "an unknown form of sums";
 }
 
 }  // namespace tilewright

@@ -11,8 +11,8 @@ namespace {
 /// use(row of x, choice, row of out) for each copy.
 template <class Use>
 void for_each_copy(const PermuteStep& step, Use use) {
-    const std::int64_t rows = Rows(step.out.values).count();
     if (!step.places.given()) {
+        const std::int64_t rows = Rows(step.out.values).count();
         const std::vector<char> exists = existing(step.existing, rows, room_of(step.out.values));
         for (std::int64_t row = 0; row < rows; ++row) {
             if (exists[static_cast<std::size_t>(row)] != 0) use(row, std::int64_t{0}, row);
@@ -20,7 +20,10 @@ void for_each_copy(const PermuteStep& step, Use use) {
         return;
     }
     const RowNumbers places = RowNumbers::by_choice(step.places);
-    for (std::int64_t token = 0; token < step.places.shape[0]; ++token) {
+    const std::int64_t tokens = step.places.shape[0];
+    const std::vector<char> exists = existing(step.existing, tokens, tokens);
+    for (std::int64_t token = 0; token < tokens; ++token) {
+        if (exists[static_cast<std::size_t>(token)] == 0) continue;
         for (std::int64_t choice = 0; choice < places.choices(); ++choice) {
             const std::int64_t row = places.integer(token, choice);
             if (row >= 0) use(token, choice, row);
@@ -36,14 +39,14 @@ void copy_scales(const Rows& from, std::int64_t row, const Rows& to, std::int64_
 
 /// Values and the scales of rows. Scales of a whole tensor are not copied.
 void copy_codes(const PermuteStep& step, const Operand& from) {
-    const Rows values(from.values), to(step.out.values);
+    const Rows values(from.values, step.ranks), to(step.out.values);
     const auto bytes = static_cast<std::size_t>(to.row_bytes());
     if (row_block(from.granularity) != 1) {
         return for_each_copy(step, [&](std::int64_t row, std::int64_t, std::int64_t place) {
             std::memcpy(to.at(place), values.at(row), bytes);
         });
     }
-    const Rows scales = Rows::of_scales(from.scales, from.values);
+    const Rows scales = Rows::of_scales(from.scales, from.values, step.ranks);
     const Rows scales_to = Rows::of_scales(step.out.scales, step.out.values);
     for_each_copy(step, [&](std::int64_t row, std::int64_t, std::int64_t place) {
         std::memcpy(to.at(place), values.at(row), bytes);
@@ -53,7 +56,7 @@ void copy_codes(const PermuteStep& step, const Operand& from) {
 
 /// Each copy of x times its factor, in f32. Rows that do not exist stay zeros.
 void stage(const PermuteStep& step, StagedRows& staged) {
-    const Rows x(step.x);
+    const Rows x(step.x, step.ranks);
     const RowNumbers factors =
         step.places.given() ? RowNumbers::by_choice(step.factors) : RowNumbers::by_row(step.factors);
     for_each_copy(step, [&](std::int64_t row, std::int64_t choice, std::int64_t place) {
@@ -70,7 +73,7 @@ void stage(const PermuteStep& step, StagedRows& staged) {
 void run_on_cpu(const PermuteStep& step, const ConversionOptions& how) {
     if (step.quantized.values.given()) return copy_codes(step, step.quantized);
     const QuantizeOptions options{.recipe = recipe_of(step.out), .round_up = step.round_up};
-    if (step.places.given() && !step.factors.given()) {
+    if (step.places.given() && !step.factors.given() && !step.ranks.given() && !step.existing.ends.given()) {
         const OwnedOperand codes = quantize(step.x, options, how);
         return copy_codes(step, codes);
     }

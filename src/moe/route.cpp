@@ -10,8 +10,9 @@ namespace {
 /// The local expert of each choice of a call; -1 where there is none.
 class Choices {
 public:
-    Choices(const Routing& routing, std::int64_t experts)
+    Choices(const Routing& routing, std::int64_t first, std::int64_t experts)
         : chosen_(RowNumbers::by_choice(routing.experts)),
+          first_(routing.map.given() ? 0 : first),
           map_(routing.map),
           experts_(experts),
           first_shared_(experts - routing.shared),
@@ -24,12 +25,15 @@ public:
         if (map_.given()) {
             if (number < 0 || number >= map_.shape[0]) return -1;
             number = static_cast<const std::int32_t*>(map_.data)[number * map_.strides[0]];
+        } else if (number >= 0) {
+            number -= first_;
         }
         return number < 0 || number >= experts_ ? -1 : number;
     }
 
 private:
     RowNumbers chosen_;
+    std::int64_t first_;
     const Tensor& map_;
     std::int64_t experts_;
     std::int64_t first_shared_;
@@ -46,7 +50,7 @@ void set(const Tensor& numbers, std::int64_t index, std::int64_t value) {
 }  // namespace
 
 void run_on_cpu(const RouteStep& step) {
-    const Choices choices(step.routing, step.experts);
+    const Choices choices(step.routing, step.first, step.experts);
     std::vector<std::int64_t> next(static_cast<std::size_t>(step.experts) + 1);  // counts, then the next row of each
     const auto for_each = [&](auto use) {
         for (std::int64_t token = 0; token < choices.tokens; ++token) {
@@ -68,6 +72,13 @@ void run_on_cpu(const RouteStep& step) {
         const std::int64_t row = expert < 0 ? -1 : next[static_cast<std::size_t>(expert)]++;
         if (step.out.rows.given()) set(step.out.rows, index, row);
         if (row < 0) return;
+        if (step.owners.given()) {
+            const std::int64_t owner = token / step.owners.room,
+                               own = index - owner * step.owners.room * choices.per_token;
+            Tensor rows = step.owner_rows;
+            rows.data = static_cast<std::byte*>(rows.data) + step.owners.shifts[owner];
+            set(rows, own, row);
+        }
         if (step.out.sources.given()) set(step.out.sources, row, index);
         if (!step.out.weights.given()) return;
         static_cast<float*>(step.out.weights.data)[row] = weights.factor(token, choice);

@@ -33,12 +33,20 @@ Rows::Rows(const Tensor& tensor) {
     column_stride_ = tensor.strides[rank - 1];
 }
 
-Rows Rows::of_scales(const Tensor& scales, const Tensor& matrix) {
-    if (scales.shape.rank() == matrix.shape.rank()) return Rows(scales);
+Rows::Rows(const Tensor& tensor, const RankMemory& ranks) : Rows(tensor) {
+    if (!ranks.given()) return;
+    groups_ = ranks.size;
+    room_ = std::max<std::int64_t>(ranks.room, 1);
+    group_stride_ = 0;
+    shifts_.assign(ranks.shifts, ranks.shifts + ranks.size);
+}
+
+Rows Rows::of_scales(const Tensor& scales, const Tensor& matrix, const RankMemory& ranks) {
+    if (scales.shape.rank() == matrix.shape.rank()) return Rows(scales, ranks);
     Tensor with_column = scales;
     with_column.shape.push_back(1);
     with_column.strides.push_back(0);
-    return Rows(with_column);
+    return Rows(with_column, ranks);
 }
 
 void Rows::load(std::int64_t row, float* out) const { formats::decode(format_, at(row), columns_, out); }

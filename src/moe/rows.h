@@ -13,14 +13,17 @@ namespace tilewright::moe {
 class Rows {
 public:
     explicit Rows(const Tensor& tensor);
+    /// The rows of all ranks, if there are ranks.
+    Rows(const Tensor& tensor, const RankMemory& ranks);
     /// Scales of the rows of a matrix, one or more per row: the tensor has the matrix' dimensions, or none for columns.
-    static Rows of_scales(const Tensor& scales, const Tensor& matrix);
+    static Rows of_scales(const Tensor& scales, const Tensor& matrix, const RankMemory& ranks = {});
 
     std::int64_t count() const { return groups_ * room_; }
     std::int64_t columns() const { return columns_; }
     std::byte* at(std::int64_t row, std::int64_t column = 0) const {
-        const std::int64_t index = row / room_ * group_stride_ + row % room_ * row_stride_ + column * column_stride_;
-        return data_ + index * bits_ / 8;
+        const std::int64_t group = row / room_;
+        const std::int64_t index = group * group_stride_ + row % room_ * row_stride_ + column * column_stride_;
+        return data_ + index * bits_ / 8 + (shifts_.empty() ? 0 : shifts_[static_cast<std::size_t>(group)]);
     }
     /// Bytes of an element, and of a row without gaps.
     std::int64_t element_bytes() const { return bits_ / 8; }
@@ -44,6 +47,7 @@ private:
     std::int64_t group_stride_ = 0;
     std::int64_t row_stride_ = 0;
     std::int64_t column_stride_ = 0;
+    std::vector<std::int64_t> shifts_{};  // in bytes, of each group; empty: none
 };
 
 /// A number per row, or per choice of a row: factors, weights and places. Factors that are not given are 1.

@@ -7,7 +7,20 @@
 
 #include <tilewright/moe.h>
 
+#include <cstdint>
+
 namespace tilewright::moe {
+
+/// The memory of the ranks of a group. Their pieces are alike: an address in the piece of this rank plus a shift is the
+/// same place in another rank's. Row i of a matrix of all ranks is row i % room of rank i / room.
+struct RankMemory {
+    int rank = 0;
+    int size = 0;                          // 0: everything is in this rank's memory
+    const std::int64_t* shifts = nullptr;  // in bytes, one per rank
+    std::int64_t room = 0;                 // rows of each rank
+
+    bool given() const { return size > 0; }
+};
 
 /// Which rows of a matrix exist. By default all do.
 struct ExistingRows {
@@ -24,8 +37,13 @@ inline OperandRecipe recipe_of(const Operand& operand) {
 
 struct RouteStep {
     Routing routing{};
+    std::int64_t first = 0;    // without a map: the number of local expert 0
     std::int64_t experts = 0;  // local
     Routed out{};
+    /// The tokens are those of all ranks. Each rank gets the rows of its tokens: int32 [room, choices] in its memory,
+    /// at this rank's address. Choices that are not here are not written.
+    RankMemory owners{};
+    Tensor owner_rows{};
 };
 
 /// Rows for the first product: x or its codes, by row.
@@ -35,7 +53,10 @@ struct PermuteStep {
     /// int32 [T, choices]: the row of `out` that each choice of a token is copied to; -1: none. Not given: row i of x
     /// is row i of `out`, if it exists.
     Tensor places{};
-    ExistingRows existing{};  // without places
+    ExistingRows existing{};  // of x; without places, they are those of `out`
+    /// Rows of x, or of `quantized`, are those of all ranks, [ranks * room, hidden]. The addresses are those of this
+    /// rank's rows.
+    RankMemory ranks{};
     /// A number per copy of x, which multiplies it ahead of quantization. With places: real [T, k], k <= choices, and 1
     /// for further choices. Without: f32 [rows] or [E, room]. Not given: 1.
     Tensor factors{};
@@ -60,11 +81,14 @@ struct ActivateStep {
 /// The sum of the rows of each token.
 struct CombineStep {
     Tensor y{};               // bf16 rows
+    RankMemory y_ranks{};     // with places: rows of y are those of all ranks
     Tensor places{};          // int32 [T, choices], or not given: row t
     ExistingRows existing{};  // without places
     Tensor weights{};         // as the factors of PermuteStep
     Tensor addend{};          // real, the shape of out. May be out's memory. Not given: 0
     Tensor out{};             // bf16, f16 or f32: [T, hidden], or as y
+    RankMemory out_ranks{};   // with places: rows of out are those of all ranks
+    bool skips = false;       // with places: tokens without a row are not written
 };
 
 /// Training: the gradient of the weight of each choice, the dot product of h and the gradient of h.

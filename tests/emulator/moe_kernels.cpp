@@ -4,6 +4,7 @@
 #include "hopper/moe/activate.h"
 #include "hopper/moe/combine.h"
 #include "hopper/moe/copy_rows.h"
+#include "hopper/moe/exchange.h"
 #include "hopper/moe/permute.h"
 #include "hopper/moe/weight_gradient.h"
 
@@ -98,6 +99,11 @@ void add_permutes(Kernels& all) {
     add_permutes<few_outputs, RowSpec{.routes = true}>(all);
     add_permutes<few_outputs, RowSpec{.source = Number::f16, .has_factors = true, .routes = true, .vectors = false}>(
         all);
+    add_permute<RowSpec{.output = RowOutput::bf16, .from_ranks = true}>(all);
+    add_permute<RowSpec{.output = RowOutput::bf16, .routes = true, .from_ranks = true}>(all);
+    add_permute<RowSpec{.output = RowOutput::bf16, .routes = true, .from_ranks = true, .meets = true}>(all);
+    add_permute<RowSpec{.output = RowOutput::bf16, .announces = true}>(all);
+    add_permute<RowSpec{.output = RowOutput::scaled_blocks, .has_factors = true, .from_ranks = true}>(all);
 }
 
 void add_activations(Kernels& all) {
@@ -125,11 +131,29 @@ const Kernels& moe_kernels() {
         add_combine<CombineSpec{.out = Number::f32, .vectors = false}>(kernels);
         add_copy<CopyRowsSpec{.routes = false}>(kernels);
         add_copy<CopyRowsSpec{.routes = true}>(kernels);
+        add_copy<CopyRowsSpec{.routes = false, .from_ranks = true}>(kernels);
+        add_copy<CopyRowsSpec{.routes = true, .from_ranks = true}>(kernels);
+        add_copy<CopyRowsSpec{.announces = true}>(kernels);
+        add_copy<CopyRowsSpec{.routes = true, .from_ranks = true, .meets = true}>(kernels);
+        add_combine<CombineSpec{.from_ranks = true}>(kernels);
+        add_combine<CombineSpec{.from_ranks = true, .meets = true}>(kernels);
+        add_combine<CombineSpec{.meets = true}>(kernels);
+        add_combine<CombineSpec{.out = Number::f32, .vectors = false, .from_ranks = true}>(kernels);
+        add_combine<CombineSpec{.to_ranks = true}>(kernels);
+        kernels[kernel_expression(MoeKernel{.function = MoeFunction::announce})] = [](const MoeLaunch& launch) {
+            announce<announce_threads>(std::get<AnnounceArguments>(launch.arguments));
+        };
+        kernels[kernel_expression(MoeKernel{.function = MoeFunction::meet})] = [](const MoeLaunch& launch) {
+            meet<meet_threads>(std::get<MeetArguments>(launch.arguments));
+        };
         kernels[kernel_expression(MoeKernel{.function = MoeFunction::route})] = [](const MoeLaunch& launch) {
             route<route_threads>(std::get<RouteArguments>(launch.arguments));
         };
         kernels[kernel_expression(MoeKernel{.function = MoeFunction::weight_gradient})] = [](const MoeLaunch& launch) {
             weight_gradient<dot_threads>(std::get<WeightGradientArguments>(launch.arguments));
+        };
+        kernels[kernel_expression(MoeKernel{.function = MoeFunction::meet_and_route})] = [](const MoeLaunch& launch) {
+            meet_and_route<route_threads>(std::get<MeetAndRouteArguments>(launch.arguments));
         };
         return kernels;
     }();

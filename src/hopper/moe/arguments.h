@@ -2,6 +2,7 @@
 #pragma once
 
 #include "formats/gated_unit.h"
+#include "formats/rank_words.h"
 #include "hopper/quantize/arguments.h"
 #include "hopper/quantize/quantizer.h"
 
@@ -15,6 +16,15 @@ struct RowGrid {
     int features = 0;
     int parts = 1;          // of a row
     int part_features = 0;  // of a part: one lane has 16, or 8 in `combine`
+};
+
+/// The memory of the ranks of a group. All ranks have the same layout: an address of this rank plus a shift is the same
+/// thing there.
+struct RankShifts {
+    i64 bytes[formats::most_ranks_at_barrier] = {};
+    i64 stride = 0;  // not 0: from rank to rank, from bytes[0] on
+    int room = 1;    // rows of a rank
+    int count = 1;   // ranks
 };
 
 /// int32 or int64 numbers.
@@ -64,6 +74,7 @@ struct RouteArguments {
     int tokens = 0;
     int given = 0;       // choices of a token that `ids` has
     int choices = 0;     // with those of shared experts, which are the last local experts
+    int first = 0;       // without a map: the number of local expert 0
     int experts = 0;     // local
     bool keeps = false;  // shared memory has room for a word per choice
     // Each may be null.
@@ -71,6 +82,59 @@ struct RouteArguments {
     int* sources = nullptr;
     int* ends = nullptr;
     float* row_weights = nullptr;
+    int* owner_rows = nullptr;  // [room, choices]: the rows of each rank's own choices, in its memory
+    RankShifts owners{};
+};
+
+/// The choices of a rank's tokens, as other ranks read them: [room, choices].
+struct AnnounceArguments {
+    RouteArguments route{};  // tokens, ids and weights; choices with those of shared experts
+    int room = 0;            // tokens of a rank
+    // [numbers, copies]: the places of each number's copies, -1 after the last. Null: equal ranges of experts.
+    const int* table = nullptr;
+    int numbers = 0;
+    int copies = 1;
+    int routed = 1;        // experts of a rank without shared ones
+    int shared = 0;        // of a rank
+    int first_shared = 0;  // the place of this rank's first shared expert
+    int* ids = nullptr;
+    float* weights = nullptr;
+    RankShifts to{};
+    int ranks = 1;        // into whose memory they go
+    int* rows = nullptr;  // [room, choices] here, set to -1; may be null
+    formats::RankCounters* counters = nullptr;
+    formats::RankWord* said = nullptr;  // null: a barrier carries the word
+    formats::CallState state = formats::CallState::right;
+};
+
+enum class Collected : u8 { nothing, choices, rows, sums };
+
+/// A barrier of ranks, and what a rank collects after it.
+struct MeetArguments {
+    RankShifts ranks{};
+    int rank = 0;
+    int count = 1;  // ranks
+    formats::RankCounters* counters = nullptr;
+    const formats::RankWord* said = nullptr;  // null: this is the barrier
+    formats::CallState state = formats::CallState::right;
+    int phase = 0;
+    i64 nanoseconds = 0;
+    formats::RankReport* report = nullptr;
+    int experts = 0;  // of a rank
+    int choices = 1;  // of a token
+    int tokens = 0;   // of this rank
+    Collected collects = Collected::nothing;
+    const int* ids = nullptr;        // [room, choices]
+    const float* weights = nullptr;  // as ids
+    int* out = nullptr;
+    float* out_weights = nullptr;
+    const int* rows = nullptr;  // [room, choices]; null: each rank sent its rows in the order of choices
+    int row_count = 0;          // of each rank
+};
+
+struct MeetAndRouteArguments {
+    MeetArguments meet{};
+    RouteArguments route{};
 };
 
 /// A matrix of rows that is written.
@@ -91,6 +155,9 @@ struct PermuteArguments {
     RouteArguments route{};
     RowTarget to{};
     bool clears = false;  // writes zeros to rows that do not exist
+    RankShifts ranks{};   // of x
+    AnnounceArguments announce{};
+    MeetArguments meet{};
 };
 
 /// Sizes and strides of values are in bytes. Features of the grid are bytes too.
@@ -107,6 +174,9 @@ struct CopyRowsArguments {
     int scale_count = 0;       // per row
     bool vectors = false;      // 16 bytes at a time
     bool wide_scales = false;  // 4 bytes each, otherwise 1
+    RankShifts ranks{};        // of `from` and its scales
+    AnnounceArguments announce{};
+    MeetArguments meet{};
 };
 
 struct ActivateArguments {
@@ -129,6 +199,10 @@ struct CombineArguments {
     SourceMatrix addend{};  // null: 0
     Number addend_format = Number::bf16;
     RowTarget out{};
+    bool skips = false;      // tokens without a row are not written
+    RankShifts y_ranks{};    // rows of y are rank * room + row
+    RankShifts out_ranks{};  // rows of the grid are rank * room + row
+    MeetArguments meet{};
 };
 
 struct WeightGradientArguments {

@@ -2,6 +2,7 @@
 // rounded once.
 #pragma once
 
+#include "hopper/moe/exchange.h"
 #include "hopper/moe/output.h"
 
 namespace tilewright::hopper {
@@ -11,16 +12,22 @@ using CombineSum = float[combine_features];
 using CombineRow = u32[combine_features / 2];  // bf16
 
 template <CombineSpec spec>
-TILEWRIGHT_DEVICE void load_y(const CombineArguments& a, const RowPlace& place, const RowPart& part, CombineRow& to) {
-    const i64 first = row_of(a.y, place.group, place.row) + part.feature;
+TILEWRIGHT_DEVICE void load_y(const CombineArguments& a, RowPlace place, const RowPart& part, CombineRow& to) {
+    SourceMatrix y = a.y;
+    if constexpr (spec.from_ranks) {
+        const int rank = int(u32(place.row) / u32(a.y_ranks.room));
+        y.data = at_rank(a.y_ranks, rank, y.data);
+        place.row -= rank * a.y_ranks.room;
+    }
+    const i64 first = row_of(y, place.group, place.row) + part.feature;
     if constexpr (spec.vectors) {
-        load_words<Quantizer{.source = Number::bf16}>(a.y, first, to);
+        load_row_words<spec.meets, Quantizer{.source = Number::bf16}>(y, first, to);
         return;
     }
 #pragma unroll
     for (int i = 0; i < combine_features; ++i) {
         const bool exists = part.feature + i < part.end;
-        const u32 code = exists ? load_global(static_cast<const u16*>(a.y.data) + first + i) : 0U;
+        const u32 code = exists ? load_element<spec.meets>(static_cast<const u16*>(y.data) + first + i) : 0U;
         to[i / 2] = i % 2 == 0 ? code : to[i / 2] | code << 16;
     }
 }
@@ -78,18 +85,27 @@ TILEWRIGHT_DEVICE void begin_sum(const CombineArguments& a, const RowPlace& plac
     }
 }
 
-/// Adds the rows of a token's choices, several loads ahead. By a warp together.
+/// The row of y that a choice of a token has; -1: none.
 template <CombineSpec spec>
-TILEWRIGHT_DEVICE void add_choices(const CombineArguments& a, const RowPart& part, CombineSum& sum) {
+TILEWRIGHT_DEVICE int row_of_choice(const CombineArguments& a, int token, int choice) {
+    if constexpr (spec.meets) return found_part(a.meet, token, choice);
+    return load_global(a.places.data + token * a.places.token_stride + choice * a.places.choice_stride);
+}
+
+/// Adds the rows of a token's choices, several loads ahead. Returns whether there were any. By a warp together.
+template <CombineSpec spec>
+TILEWRIGHT_DEVICE bool add_choices(const CombineArguments& a, const RowPart& part, CombineSum& sum) {
+    u32 any = 0;
     for (int first = 0; first < a.places.choices; first += warp_threads) {
         const int choice = first + lane_index();
         int row = -1;
         float weight = 1;
         if (choice < a.places.choices) {
-            row = load_global(a.places.data + part.row * a.places.token_stride + choice * a.places.choice_stride);
+            row = row_of_choice<spec>(a, part.row, choice);
             weight = factor_at(a.weights, {.group = 0, .row = part.row}, choice);
         }
         u32 left = ballot(row >= 0 && row < a.places.rows);
+        any |= left;
         while (left != 0) {
             CombineRow rows[combine_rows];
             u32 added = left;
@@ -109,6 +125,7 @@ TILEWRIGHT_DEVICE void add_choices(const CombineArguments& a, const RowPart& par
             }
         }
     }
+    return any != 0;
 }
 
 template <CombineSpec spec>
@@ -147,9 +164,9 @@ template <CombineSpec spec>
 TILEWRIGHT_DEVICE void combine_row(const CombineArguments& a, const RowPart& part) {
     const RowPlace place = place_of(a.grid, part.row);
     CombineSum sum;
-    if (a.places.data != nullptr) {
+    if (spec.meets || a.places.data != nullptr) {
         begin_sum<spec>(a, place, part, sum);
-        add_choices<spec>(a, part, sum);
+        if (!add_choices<spec>(a, part, sum) && a.skips) return;
     } else {
         if (!row_exists(a.existing, a.grid, part.row)) return;
         begin_sum<spec>(a, place, part, sum);
@@ -157,15 +174,23 @@ TILEWRIGHT_DEVICE void combine_row(const CombineArguments& a, const RowPart& par
         if (part.feature < part.end) load_y<spec>(a, place, part, row);
         add_row(factor_at(a.weights, place, 0), row, sum);
     }
-    store_sum<spec>(a.out, place, part, sum);
+    if constexpr (spec.to_ranks) {
+        RowTarget out = a.out;
+        out.data = at_rank(a.out_ranks, place.group, out.data);
+        store_sum<spec>(out, {.group = 0, .row = place.row}, part, sum);
+    } else {
+        store_sum<spec>(a.out, place, part, sum);
+    }
 }
 
 template <CombineSpec spec>
 __global__ void __launch_bounds__(combine_threads, 4) combine(const __grid_constant__ CombineArguments a) {
     wait_for_earlier_kernels();
     let_next_kernel_start();
+    if constexpr (spec.meets) meet_ranks(a.meet);
     for (int at = block_index(); at < a.grid.rows * a.grid.parts; at += block_count()) {
-        combine_row<spec>(a, part_of(a.grid, at, combine_features));
+        const RowPart part = part_of(a.grid, at, combine_features);
+        combine_row<spec>(a, spec.to_ranks ? in_turn(part, a.out_ranks) : part);
     }
 }
 

@@ -20,6 +20,13 @@ TILEWRIGHT_DEVICE RowPlace place_of(const RowGrid& grid, int row) {
     return {.group = group, .row = row - group * grid.room};
 }
 
+/// The same address in the memory of another rank.
+template <class Data>
+TILEWRIGHT_DEVICE Data* at_rank(const RankShifts& ranks, int rank, Data* here) {
+    const i64 shift = ranks.stride != 0 ? ranks.bytes[0] + rank * ranks.stride : ranks.bytes[rank];
+    return reinterpret_cast<Data*>(reinterpret_cast<u64>(here) + u64(shift));
+}
+
 TILEWRIGHT_DEVICE i64 integer_at(const IntegerList& list, int index) {
     const i64 at = index * list.stride;
     if (list.is_wide) return load_global(static_cast<const i64*>(list.data) + at);

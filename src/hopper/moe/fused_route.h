@@ -2,8 +2,8 @@
 // of choices of smaller experts, and of earlier choices of its expert. Each block counts for its tokens.
 #pragma once
 
+#include "hopper/moe/exchange.h"
 #include "hopper/moe/output.h"
-#include "hopper/moe/route.h"
 
 namespace tilewright::hopper {
 
@@ -17,14 +17,14 @@ inline constexpr int no_order = 0x7FFF'FFFF;  // after all choices
 TILEWRIGHT_DEVICE int first_order(int expert) { return expert * most_fused_choices; }
 
 /// Finds the order of all choices, of each thread `ahead` at a time.
-template <int ahead>
+template <int ahead, bool fresh>
 TILEWRIGHT_DEVICE void order_choices(const RouteArguments& a, int threads, FusedShared& shared) {
     const int total = a.tokens * a.choices;
     for (int first = thread_index(); first < round_up(total, 4 * warp_threads); first += ahead * threads) {
         int indices[ahead], experts[ahead];
 #pragma unroll
         for (int j = 0; j < ahead; ++j) indices[j] = first + j * threads < total ? first + j * threads : -1;
-        find_experts(a, indices, experts);
+        find_experts<fresh>(a, indices, experts);
 #pragma unroll
         for (int j = 0; j < ahead; ++j) {
             const int i = first + j * threads, own = first_order(experts[j] < 0 ? a.experts : experts[j]) + i;
@@ -33,12 +33,13 @@ TILEWRIGHT_DEVICE void order_choices(const RouteArguments& a, int threads, Fused
     }
 }
 
-/// The same, by the block together. The fewest choices have the shortest way.
+/// The same, by the block together. The fewest choices have the shortest way. `fresh`: as in `find_experts`.
+template <bool fresh>
 TILEWRIGHT_DEVICE void order_choices(const RouteArguments& a, int threads, FusedShared& shared) {
     if (a.tokens * a.choices <= threads) {
-        order_choices<1>(a, threads, shared);
+        order_choices<1, fresh>(a, threads, shared);
     } else {
-        order_choices<fused_ahead>(a, threads, shared);
+        order_choices<fused_ahead, fresh>(a, threads, shared);
     }
     sync_block();
 }
@@ -107,6 +108,7 @@ TILEWRIGHT_DEVICE void for_each_place(const PlaceArguments& places, const RowGri
         if (row_exists(existing, grid, token)) use(0, place_of(grid, token));
         return;
     }
+    if (!routes && !row_exists(existing, grid, token)) return;
     for (int first = 0; first < places.choices; first += warp_threads) {
         const int choice = first + lane_index();
         int row = -1;

@@ -46,6 +46,30 @@ TILEWRIGHT_DEVICE float factor_at(const FactorArguments& factors, const RowPlace
     return load_number_of(factors.format, factors.data, index);
 }
 
+/// Elements that this kernel's block may have met other ranks for (`fresh`).
+template <bool fresh, class Element>
+TILEWRIGHT_DEVICE Element load_element(const Element* from) {
+    if constexpr (fresh) return load_fresh(from);
+    return load_global(from);
+}
+
+/// As `load_words` of the quantizers.
+template <bool fresh, Quantizer q, int words>
+TILEWRIGHT_DEVICE void load_row_words(const SourceMatrix& matrix, i64 first, u32 (&to)[words]) {
+    if constexpr (!fresh) {
+        load_words<q>(matrix, first, to);
+    } else {
+        constexpr int bytes = q.source == Number::f32 ? 4 : 2;
+        const auto* from = reinterpret_cast<const IntQuad*>(static_cast<const u8*>(matrix.data) + first * bytes);
+#pragma unroll
+        for (int i = 0; i < words; i += 4) {
+            const IntQuad quad = load_fresh(from + i / 4);
+#pragma unroll
+            for (int j = 0; j < 4; ++j) to[i + j] = u32(quad.values[j]);
+        }
+    }
+}
+
 /// Loads x of a row; 0 for features that do not exist.
 template <RowSpec spec>
 TILEWRIGHT_DEVICE void load_numbers(const SourceMatrix& x, const RowPlace& place, int feature, int end,
@@ -54,16 +78,16 @@ TILEWRIGHT_DEVICE void load_numbers(const SourceMatrix& x, const RowPlace& place
     const i64 first = row_of(x, place.group, place.row) + feature;
     to.clear();
     if constexpr (spec.vectors) {
-        if (feature < end) load_words<q>(x, first, to.held);
+        if (feature < end) load_row_words<spec.meets, q>(x, first, to.held);
         return;
     }
 #pragma unroll
     for (int i = 0; i < lane_features; ++i) {
         if (feature + i >= end) continue;
         if constexpr (q.source == Number::f32) {
-            to.held[i] = load_global(static_cast<const u32*>(x.data) + first + i);
+            to.held[i] = load_element<spec.meets>(static_cast<const u32*>(x.data) + first + i);
         } else {
-            to.held[i / 2] |= u32(load_global(static_cast<const u16*>(x.data) + first + i)) << i % 2 * 16;
+            to.held[i / 2] |= u32(load_element<spec.meets>(static_cast<const u16*>(x.data) + first + i)) << i % 2 * 16;
         }
     }
 }

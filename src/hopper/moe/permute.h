@@ -17,7 +17,14 @@ struct TokenWriter {
 
     TILEWRIGHT_DEVICE auto load() const {
         return [this](int feature, RowNumbers<spec>& to) {
-            load_numbers<spec>(a.x, place_of(a.grid, part.row), feature, part.end, to);
+            const RowPlace place = place_of(a.grid, part.row);
+            if constexpr (spec.from_ranks) {
+                SourceMatrix x = a.x;
+                x.data = at_rank(a.ranks, place.group, x.data);
+                load_numbers<spec>(x, {.group = 0, .row = place.row}, feature, part.end, to);
+            } else {
+                load_numbers<spec>(a.x, place, feature, part.end, to);
+            }
         };
     }
     TILEWRIGHT_DEVICE void load_first() { load()(part.feature, numbers); }
@@ -50,6 +57,12 @@ TILEWRIGHT_DEVICE void write_token(const PermuteArguments& a, const RowPart& par
     }
 }
 
+template <RowSpec spec>
+TILEWRIGHT_DEVICE RowPart token_part(const PermuteArguments& a, int at) {
+    const RowPart part = part_of(a.grid, at, lane_features);
+    return spec.from_ranks ? in_turn(part, a.ranks) : part;
+}
+
 /// Features of a block's threads.
 TILEWRIGHT_DEVICE int row_step() { return block_threads() * lane_features; }
 
@@ -58,18 +71,20 @@ __global__ void __launch_bounds__(most_threads(spec), blocks_per_sm(spec))
     permute(const __grid_constant__ PermuteArguments a) {
     wait_for_earlier_kernels();
     let_next_kernel_start();
+    if constexpr (spec.announces) announce_choices(a.announce);
     if constexpr (spec.routes) {
         auto& shared = shared_memory<FusedShared>();
-        order_choices(a.route, block_threads(), shared);
+        if constexpr (spec.meets) meet_ranks(a.meet);
+        order_choices<spec.meets>(a.route, block_threads(), shared);
         for (int at = block_index(); at < a.grid.rows * a.grid.parts; at += block_count()) {
-            const RowPart part = part_of(a.grid, at, lane_features);
+            const RowPart part = token_part<spec>(a, at);
             place_token(a.route, part.row, part.first, block_threads(), shared);
             write_token<spec>(a, part, row_step(), shared.places);
         }
         write_ends(a.route, block_threads(), shared);
     } else {
         for (int at = block_index(); at < a.grid.rows * a.grid.parts; at += block_count()) {
-            write_token<spec>(a, part_of(a.grid, at, lane_features), row_step(), nullptr);
+            write_token<spec>(a, token_part<spec>(a, at), row_step(), nullptr);
         }
     }
 }

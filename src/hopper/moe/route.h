@@ -21,32 +21,40 @@ TILEWRIGHT_DEVICE Choice choice_at(const RouteArguments& a, int index) {
 }
 
 /// The number that each choice has in memory, -1 for those beyond int. Choices of shared experts take any number.
-template <class Integer, int count>
+template <class Integer, bool fresh, int count>
 TILEWRIGHT_DEVICE void load_ids(const RouteArguments& a, const Choice (&choices)[count], int (&numbers)[count]) {
     constexpr i64 largest = 0x7FFF'FFFF;
     Integer loaded[count];
 #pragma unroll
     for (int i = 0; i < count; ++i) {
         const i64 at = choices[i].token * a.token_stride + min(choices[i].of_token, a.given - 1) * a.choice_stride;
-        loaded[i] = load_global(static_cast<const Integer*>(a.ids) + at);
+        if constexpr (fresh) {
+            loaded[i] = load_fresh(static_cast<const Integer*>(a.ids) + at);
+        } else {
+            loaded[i] = load_global(static_cast<const Integer*>(a.ids) + at);
+        }
     }
+    const int first = a.map.data != nullptr ? 0 : a.first;
 #pragma unroll
-    for (int i = 0; i < count; ++i) numbers[i] = loaded[i] >= 0 && loaded[i] <= largest ? int(loaded[i]) : -1;
+    for (int i = 0; i < count; ++i) {
+        numbers[i] = loaded[i] >= first && loaded[i] <= largest ? int(loaded[i]) - first : -1;
+    }
 }
 
 /// The local experts of choices; -1: none, also for indices that are negative. Numbers are never trusted. All loads are
 /// ahead of all branches, so that they overlap: a branch between them made each wait for the last.
-template <int count>
+/// `fresh`: other ranks have written int32 ids since the kernel began.
+template <bool fresh = false, int count>
 TILEWRIGHT_DEVICE void find_experts(const RouteArguments& a, const int (&indices)[count], int (&experts)[count]) {
     Choice choices[count];
     int numbers[count] = {};
 #pragma unroll
     for (int i = 0; i < count; ++i) choices[i] = choice_at(a, max(indices[i], 0));
     if (a.given > 0) {
-        if (a.ids_are_wide) {
-            load_ids<i64>(a, choices, numbers);
+        if (!fresh && a.ids_are_wide) {
+            load_ids<i64, false>(a, choices, numbers);
         } else {
-            load_ids<int>(a, choices, numbers);
+            load_ids<int, fresh>(a, choices, numbers);
         }
     }
     if (a.map.data != nullptr && a.map.count > 0) {
@@ -76,6 +84,11 @@ TILEWRIGHT_DEVICE void write_choice(const RouteArguments& a, int index, int row)
     if (a.rows != nullptr) store_global(reinterpret_cast<u32*>(a.rows) + index, u32(row));
     if (row < 0) return;
     if (a.sources != nullptr) store_global(reinterpret_cast<u32*>(a.sources) + row, u32(index));
+    if (a.owner_rows != nullptr) {
+        const int each = a.owners.room * a.choices, owner = index / each;
+        int* const rows = at_rank(a.owners, owner, a.owner_rows);
+        store_global(reinterpret_cast<u32*>(rows) + (index - owner * each), u32(row));
+    }
     if (a.row_weights == nullptr) return;
     const Choice choice = choice_at(a, index);
     store_global(a.row_weights + row, factor_at(a.weights, {.group = 0, .row = choice.token}, choice.of_token));
@@ -124,7 +137,7 @@ TILEWRIGHT_DEVICE u32 lanes_of(int expert, int bits) {
 
 /// Counts the warp's choices by expert, in order. `use(index, expert, place)`: the place is the count ahead of the
 /// choice. The expert is -1 if there is none. By a warp together.
-template <class Use>
+template <bool fresh, class Use>
 TILEWRIGHT_DEVICE void count_choices(const RouteArguments& a, int begin, int end, int* counts, Use use) {
     const int bits = highest_bit(u32(max(a.experts - 1, 1))) + 1;
     for (int first = begin; first < end; first += warp_threads * route_ahead) {
@@ -134,7 +147,7 @@ TILEWRIGHT_DEVICE void count_choices(const RouteArguments& a, int begin, int end
             const int index = first + i * warp_threads + lane_index();
             indices[i] = index < end ? index : -1;
         }
-        find_experts(a, indices, experts);
+        find_experts<fresh>(a, indices, experts);
 #pragma unroll
         for (int i = 0; i < route_ahead; ++i) {
             const int index = first + i * warp_threads + lane_index(), expert = experts[i];
@@ -202,19 +215,15 @@ TILEWRIGHT_DEVICE void add_rows_before(const RouteArguments& a, RouteShared& sha
     }
 }
 
-/// One cluster of `route_blocks`. The template parameter is its number of threads.
-template <int threads>
-__global__ void __launch_bounds__(threads, 1) route(const __grid_constant__ RouteArguments a) {
-    auto& shared = shared_memory<RouteShared>();
+/// By one cluster of `route_blocks` blocks. The counts of its warps are zeros. `fresh`: as in `find_experts`.
+template <int threads, bool fresh>
+TILEWRIGHT_DEVICE void route_choices(const RouteArguments& a, RouteShared& shared) {
     int* const counts = counts_of(shared, a.experts, warp_index());
-    for (int expert = lane_index(); expert < a.experts; expert += warp_threads) store_shared(counts[expert], 0);
-    sync_warp();
-    wait_for_earlier_kernels();
     const int total = a.tokens * a.choices, warp = block_rank() * route_warps + warp_index();
     const int each = choices_of_warp(total);
     const int begin = min(i64(warp) * each, i64(total)), end = min(begin + i64(each), i64(total));
     u32* const kept = kept_of(shared, a.experts, warp_index(), each);
-    count_choices(a, begin, end, counts, [&](int index, int expert, int place) {
+    count_choices<fresh>(a, begin, end, counts, [&](int index, int expert, int place) {
         if (a.keeps) store_shared(kept[index - begin], KeptChoice::of(expert, place).word);
     });
     sync_block();
@@ -229,10 +238,25 @@ __global__ void __launch_bounds__(threads, 1) route(const __grid_constant__ Rout
                          KeptChoice{u32(load_shared(reinterpret_cast<int&>(kept[index - begin])))}.row(counts));
         }
     } else {
-        count_choices(a, begin, end, counts,
-                      [&](int index, int expert, int row) { write_choice(a, index, expert < 0 ? -1 : row); });
+        count_choices<fresh>(a, begin, end, counts,
+                             [&](int index, int expert, int row) { write_choice(a, index, expert < 0 ? -1 : row); });
     }
     let_next_kernel_start();
+}
+
+TILEWRIGHT_DEVICE void clear_counts(const RouteArguments& a, RouteShared& shared) {
+    int* const counts = counts_of(shared, a.experts, warp_index());
+    for (int expert = lane_index(); expert < a.experts; expert += warp_threads) store_shared(counts[expert], 0);
+    sync_warp();
+}
+
+/// One cluster. The template parameter is its number of threads.
+template <int threads>
+__global__ void __launch_bounds__(threads, 1) route(const __grid_constant__ RouteArguments a) {
+    auto& shared = shared_memory<RouteShared>();
+    clear_counts(a, shared);
+    wait_for_earlier_kernels();
+    route_choices<threads, false>(a, shared);
 }
 
 }  // namespace tilewright::hopper

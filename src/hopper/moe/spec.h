@@ -34,6 +34,9 @@ struct RowSpec {
     bool rounds_up = false;           // Scales are rounded up to powers of two.
     bool has_factors = false;         // x is multiplied ahead of its quantization. h has its factors at run time.
     bool routes = false;              // The kernel finds the rows of the tokens by itself (route.h).
+    bool from_ranks = false;          // Rows of x are those of all ranks of a group.
+    bool announces = false;           // The kernel announces the choices too (exchange.h). Without places.
+    bool meets = false;               // It routes after a barrier of the ranks, which have announced their choices.
     bool vectors = true;              // 16 bytes at a time; otherwise element by element.
 
     constexpr bool operator==(const RowSpec&) const = default;
@@ -42,6 +45,9 @@ struct RowSpec {
 /// Copies of codes and scales (copy_rows.h).
 struct CopyRowsSpec {
     bool routes = false;
+    bool from_ranks = false;
+    bool announces = false;
+    bool meets = false;
 
     constexpr bool operator==(const CopyRowsSpec&) const = default;
 };
@@ -49,6 +55,9 @@ struct CopyRowsSpec {
 struct CombineSpec {
     Number out = Number::bf16;
     bool vectors = true;
+    bool from_ranks = false;  // rows of y are those of all ranks of a group
+    bool to_ranks = false;    // rows of the result are
+    bool meets = false;       // the kernel is a barrier of the ranks, and finds the rows of y after it
 
     constexpr bool operator==(const CombineSpec&) const = default;
 };
@@ -92,6 +101,12 @@ inline constexpr int combine_threads = 256;
 inline constexpr int combine_features = 8;  // of a lane
 inline constexpr int combine_rows = 8;      // rows whose loads are in flight at once
 
+inline constexpr int announce_threads = 256;
+inline constexpr int meet_threads = 512;
+inline constexpr int meet_ahead = 4;               // numbers of a thread whose loads are in flight at once
+inline constexpr int most_barrier_blocks = 32;     // each of them waits
+inline constexpr int most_combining_blocks = 128;  // the same, of a kernel that sums after the barrier
+
 inline constexpr int dot_threads = 256;
 inline constexpr int dot_features = 8;  // of a lane in turn
 
@@ -130,18 +145,27 @@ constexpr void visit_fields(const RowSpec& spec, Visitor& visit) {
     visit.field("rounds_up", spec.rounds_up);
     visit.field("has_factors", spec.has_factors);
     visit.field("routes", spec.routes);
+    visit.field("from_ranks", spec.from_ranks);
+    visit.field("announces", spec.announces);
+    visit.field("meets", spec.meets);
     visit.field("vectors", spec.vectors);
 }
 
 template <class Visitor>
 constexpr void visit_fields(const CopyRowsSpec& spec, Visitor& visit) {
     visit.field("routes", spec.routes);
+    visit.field("from_ranks", spec.from_ranks);
+    visit.field("announces", spec.announces);
+    visit.field("meets", spec.meets);
 }
 
 template <class Visitor>
 constexpr void visit_fields(const CombineSpec& spec, Visitor& visit) {
     visit.field("out", spec.out);
     visit.field("vectors", spec.vectors);
+    visit.field("from_ranks", spec.from_ranks);
+    visit.field("to_ranks", spec.to_ranks);
+    visit.field("meets", spec.meets);
 }
 
 }  // namespace tilewright::hopper

@@ -258,6 +258,22 @@ void load_matrix_transposed(u32 (&values)[4], const void* row);
 int claim(u32* flags, int count);
 void release(u32& flag);
 
+// ---- Words that other GPUs and the host read and write.
+
+/// Stores a word. A thread that loads it by `load_acquire` sees all earlier writes that this thread has seen, by this
+/// kernel and by kernels ahead of it.
+void store_release(u64* to, u64 value);
+u64 load_acquire(const u64* from);
+/// Loads what another GPU wrote before a word that a thread of the block has acquired. `load_global` may have been
+/// moved ahead of it.
+u8 load_fresh(const u8* from);
+u16 load_fresh(const u16* from);
+u32 load_fresh(const u32* from);
+int load_fresh(const int* from);
+IntQuad load_fresh(const IntQuad* from);
+/// The time of all SMs of a GPU.
+i64 nanoseconds();
+
 /// Loads data that are read-only for the whole kernel.
 float load_global(const float* from);
 u8 load_global(const u8* from);

@@ -226,6 +226,43 @@ TILEWRIGHT_DEVICE void release(u32& flag) {
     __threadfence();
     atomicExch(&flag, 0);
 }
+TILEWRIGHT_DEVICE void store_release(u64* to, u64 value) {
+    asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(to)), "l"(value) : "memory");
+}
+TILEWRIGHT_DEVICE u64 load_acquire(const u64* from) {
+    u64 value;
+    asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(__cvta_generic_to_global(from)) : "memory");
+    return value;
+}
+TILEWRIGHT_DEVICE u32 load_fresh(const u32* from) {
+    u32 value;
+    asm volatile("ld.global.u32 %0, [%1];" : "=r"(value) : "l"(__cvta_generic_to_global(from)) : "memory");
+    return value;
+}
+TILEWRIGHT_DEVICE int load_fresh(const int* from) { return int(load_fresh(reinterpret_cast<const u32*>(from))); }
+TILEWRIGHT_DEVICE u16 load_fresh(const u16* from) {
+    u16 value;
+    asm volatile("ld.global.u16 %0, [%1];" : "=h"(value) : "l"(__cvta_generic_to_global(from)) : "memory");
+    return value;
+}
+TILEWRIGHT_DEVICE u8 load_fresh(const u8* from) {
+    u32 value;
+    asm volatile("ld.global.u8 %0, [%1];" : "=r"(value) : "l"(__cvta_generic_to_global(from)) : "memory");
+    return u8(value);
+}
+TILEWRIGHT_DEVICE IntQuad load_fresh(const IntQuad* from) {
+    IntQuad quad;
+    asm volatile("ld.global.v4.s32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(quad.values[0]), "=r"(quad.values[1]), "=r"(quad.values[2]), "=r"(quad.values[3])
+                 : "l"(__cvta_generic_to_global(from))
+                 : "memory");
+    return quad;
+}
+TILEWRIGHT_DEVICE i64 nanoseconds() {
+    i64 now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    return now;
+}
 TILEWRIGHT_DEVICE float load_global(const float* from) { return __ldg(from); }
 TILEWRIGHT_DEVICE u8 load_global(const u8* from) { return __ldg(from); }
 TILEWRIGHT_DEVICE u16 load_global(const u16* from) { return __ldg(from); }
