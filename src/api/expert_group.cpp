@@ -197,6 +197,7 @@ void ExpertGroup::State::make_table() {
 /// From this rank's memory, or from what it announces, to that of all ranks.
 std::vector<std::int64_t> ExpertGroup::State::shifts_of_ranks() const {
     std::vector<std::int64_t> made;
+    made.reserve(static_cast<std::size_t>(ranks->size()));
     for (int rank = 0; rank < ranks->size(); ++rank) {
         made.push_back(by_addresses() ? static_cast<std::byte*>(addresses[static_cast<std::size_t>(rank)]) -
                                             static_cast<std::byte*>(memory)

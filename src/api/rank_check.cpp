@@ -178,11 +178,12 @@ void require_agreement(Ranks& ranks, const ExpertGroupOptions& options) {
         if (all[rank].is_wrong != 0) throw Error("the options of " + other + " are wrong; see the error there");
         for (std::size_t i = 0; i < Agreed::names.size(); ++i) {
             if (all[rank].numbers[i] == own.numbers[i]) continue;
-            const std::string theirs = shown(i, all[rank].numbers[i]);
-            const bool alike = theirs == shown(i, own.numbers[i]);
-            findings.push_back({Agreed::names[i], shown(i, own.numbers[i]),
-                                (alike ? "the one of " + other : theirs + ", as " + other + " has"),
-                                "all ranks make a group with the same options"});
+            const std::string theirs = shown(i, all[rank].numbers[i]), ours = shown(i, own.numbers[i]);
+            std::string expected = "the one of ";
+            if (theirs != ours) expected = theirs + ", as ";
+            expected += other;
+            if (theirs != ours) expected += " has";
+            findings.push_back({Agreed::names[i], ours, expected, "all ranks make a group with the same options"});
         }
         if (!findings.empty()) throw Error(std::move(findings));
     }

@@ -160,6 +160,7 @@ std::vector<std::unique_ptr<Ranks>> ranks_of_threads(int size, const DeviceId& d
     if (size < 1) throw Error(std::vector<Finding>{{"size", std::to_string(size), "1 or more ranks", ""}});
     const auto shared = std::make_shared<SharedState>(size, device);
     std::vector<std::unique_ptr<Ranks>> ranks;
+    ranks.reserve(static_cast<std::size_t>(size));
     for (int rank = 0; rank < size; ++rank) ranks.push_back(std::make_unique<RankOfThread>(shared, rank));
     return ranks;
 }
