@@ -208,8 +208,8 @@ TILEWRIGHT_DEVICE RowPart part_of(const RowGrid& grid, int at, int lane) {
             .first = first == 0};
 }
 
-/// The part with the same number where the ranks' rows take turns. Memory and links are busy at the same time then: in
-/// the order of rows, blocks would come to all rows of this rank, and then to those of another.
+/// The part with the same number where the ranks' rows take turns, so that memory and links are busy at the same time.
+/// In the order of rows, all rows of one rank would come first.
 TILEWRIGHT_DEVICE RowPart in_turn(RowPart part, const RankShifts& ranks) {
     const int round = int(u32(part.row) / u32(ranks.count));
     part.row = (part.row - round * ranks.count) * ranks.room + round;
