@@ -148,7 +148,9 @@ COUNTS_OF_K = Argument(
     "[g], the k of each group, for A and B in DeepGEMM's order. Memory has [m, k of the first group], then [m, k of the second] and "
     "so on. Pass A as a contiguous [m, sum k] of that memory (`flat.view(m, -1)`). Layout tn, A of tt and B of nn are as with offsets.",
 )
-EXPECTED_M = Argument("expected_m", "int", "0", "Typical valid rows of a group with counts, a hint; 0 = unknown.")
+EXPECTED_M = Argument(
+    "expected_m", "int", "0", "Typical rows of a group, a hint, with counts or where rows of a belong to no group; 0 = unknown."
+)
 BATCHED = Argument("batched", "bool", "False", "True: the call is `batched_gemm`.")
 K_GROUPED = Argument("k_grouped", "bool", "False", "True: the call is `k_grouped_gemm`.")
 

@@ -276,6 +276,50 @@ def weight_gradient(gate_up: object, gradient: object, rows: object, count: obje
     A new array, f32 [T, count]: the gradients of the first weights of each token. `unit` has keywords of moe.
     """
 
+class Ranks:
+    """The ranks of an engine. A group takes them."""
+
+def ranks_of_callables(rank: int, size: int, device: int, engine: str, functions: dict) -> Ranks:
+    """
+    Ranks of functions: share, allocate, addresses, all_gather, all_to_all. `device`: of CUDA, -1: the CPU.
+    """
+
+def ranks_of_threads(size: int, device: int) -> list:
+    """Ranks that are threads of this process, in a list."""
+
+def ranks_of_nccl(communicator: int, stream: int) -> Ranks:
+    """The ranks of an ncclComm_t. Both are addresses."""
+
+class ExpertGroup:
+    """A group of ranks over which the experts of layers are spread."""
+
+    def __init__(self, ranks: Ranks, options: dict) -> None: ...
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def exchange(self) -> str:
+        """collectives or addresses"""
+
+    @property
+    def sums(self) -> str:
+        """rows or sums"""
+
+    def check(self) -> None:
+        """Raises what another rank has said since the last call."""
+
+    def decline(self, stream: int) -> None:
+        """Takes part in a call without tokens."""
+
+    def moe(self, x: object, up: object, down: object, layer: dict, options: dict, stream: int) -> object:
+        """
+        A layer with the tokens and the experts of this rank. By all ranks together.
+        """
+
 def recipes() -> list[str]:
     """The names of all accepted recipes."""
 

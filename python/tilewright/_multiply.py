@@ -255,7 +255,8 @@ def grouped_gemm(
             `alignment`. Default: None.
         alignment: Groups of aligned_offsets start at its multiples. Default: 128.
         counts: [g], the valid rows of each group of A [g, max_m, k]. D is [g, max_m, n]. Default: None.
-        expected_m: Typical rows of a group, a hint, with counts or where rows of a belong to no group; 0 = unknown. Default: 0.
+        expected_m: Typical rows of a group, a hint, with counts or where rows of a belong to no group; 0 = unknown.
+            Default: 0.
         layout: How A and B are stored, as in BLAS. A [m, k], B [n, k] in "nt". A [m, k], B [k, n] in "nn". A [k, m], B
             [k, n] in "tn". A [k, m], B [n, k] in "tt". Groups are the first dimension. The CPU reads any strides.
             Default: "nt".
