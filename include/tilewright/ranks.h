@@ -44,8 +44,8 @@ public:
     /// Rank r's bytes [from, from + bytes) come to [to + r * bytes, to + (r + 1) * bytes) of every rank. On a GPU: in
     /// the order of a stream, which may be capturing.
     virtual void all_gather(std::int64_t from, std::int64_t to, std::int64_t bytes, void* stream) = 0;
-    /// Rank r's bytes [from + i * bytes, from + (i + 1) * bytes) come to [to + r * bytes, to + (r + 1) * bytes) of rank
-    /// i.
+    /// Each rank sends a part of `bytes` bytes to every rank. Part i begins at from + i * bytes and goes to rank i. The
+    /// part from rank r arrives at to + r * bytes.
     virtual void all_to_all(std::int64_t from, std::int64_t to, std::int64_t bytes, void* stream) = 0;
 };
 

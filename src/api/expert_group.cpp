@@ -13,7 +13,6 @@
 #include "api/moe_run.h"
 #include "api/rank_check.h"
 #include "api/rank_layout.h"
-#include "base/math.h"
 #include "cuda/memory.h"
 #include "moe/exchange.h"
 
@@ -26,21 +25,6 @@ using moe::Collects;
 using moe::RankMemory;
 
 std::byte* at(void* memory, std::int64_t bytes) { return static_cast<std::byte*>(memory) + bytes; }
-
-/// Rows [0, count) of a matrix.
-Tensor first_rows(Tensor tensor, std::int64_t count) {
-    tensor.shape[0] = count;
-    return tensor;
-}
-
-Operand first_rows(Operand operand, std::int64_t count) {
-    operand.values = first_rows(operand.values, count);
-    if (operand.scales.given()) operand.scales = first_rows(operand.scales, count);
-    return operand;
-}
-
-/// The matrix of all ranks, [ranks * room, columns], at the address of this rank's.
-Operand of_all_ranks(Operand operand, const GroupSizes& sizes) { return first_rows(operand, sizes.all_tokens()); }
 
 /// The word in which barriers leave what the host must know.
 class Report {
@@ -115,7 +99,6 @@ struct ExpertGroup::State {
 
     /// This round's tokens: none if the rank has fewer.
     Moe round_of(const Moe& layer, std::int64_t begin) const;
-    Moe local_layer(const Moe& layer, const Tensor& ids, const Tensor& weights) const;
     std::unique_ptr<LocalLayer> lay_out(const Moe& layer, Arena& arena) const;
     /// int32 [tokens, choices or ranks]: where what a rank sums for its tokens is.
     Tensor places_of_sums(Arena& arena, std::int64_t tokens) const {
@@ -241,7 +224,7 @@ void ExpertGroup::State::announce(const Moe& layer, const RunOptions& how) {
     const std::int64_t tokens = sizes_of(layer).tokens;
     if (!travels_quantized(options)) clear_rows(layout.tokens.values, tokens, how);  // they count for the scale of all
     if (tokens == 0) return run_step(choices, device, how);
-    const Operand to = first_rows(layout.tokens, tokens);
+    const Operand to = with_rows(layout.tokens, tokens);
     if (!layer.quantized.values.given() && !is_written_directly(sizes.tokens)) {
         quantize(layer.x, {.recipe = sizes.tokens, .round_up = options.round_up}, to, conversion(how));
         return run_step(choices, device, how);
@@ -286,26 +269,12 @@ void ExpertGroup::State::make_local_rows(const LocalLayer& local, const RunOptio
     make_rows(local.layer, local.steps, how);
 }
 
-Moe ExpertGroup::State::local_layer(const Moe& layer, const Tensor& ids, const Tensor& weights) const {
-    Moe local = layer;
-    local.routing = {.experts = ids, .weights = weights};
-    local.addend = {};
-    local.expected_m = ceil_div(sizes.room * sizes.choices, sizes.per_rank);
-    const Operand tokens = of_all_ranks(layout.tokens, sizes);
-    const bool has_scales = tokens.granularity != Granularity::none;
-    local.x = has_scales ? Tensor{} : tokens.values;
-    local.quantized = has_scales ? tokens : Operand{};
-    local.out = row_major(static_cast<void*>(nullptr), Format::bf16, {sizes.all_tokens(), sizes.hidden});
-    local.out.device = device;
-    return local;
-}
-
 std::unique_ptr<LocalLayer> ExpertGroup::State::lay_out(const Moe& layer, Arena& arena) const {
     auto made = std::make_unique<LocalLayer>();
     const Dims choices{sizes.all_tokens(), sizes.choices};
     made->ids = by_addresses() ? layout.ids : arena.tensor(Format::i32, choices);
     made->weights = by_addresses() ? layout.weights : arena.tensor(Format::f32, choices);
-    made->layer = local_layer(layer, made->ids, made->weights);
+    made->layer = local_layer(layer, sizes, layout, made->ids, made->weights);
     RankedRows ranked{.tokens = memory_of_ranks(sizes.room)};
     if (by_addresses()) ranked.first = ranks->rank() * sizes.per_rank;
     if (by_addresses() && rows_travel()) {

@@ -11,7 +11,6 @@
 #include "api/link_rates.h"
 #include "api/rank_check.h"
 #include "api/rank_layout.h"
-#include "base/math.h"
 
 namespace tilewright {
 namespace {
@@ -19,17 +18,6 @@ namespace {
 constexpr std::int64_t choice_bytes = 8;  // the number of an expert and its weight
 constexpr std::int64_t place_bytes = 4;
 constexpr std::int64_t result_bytes = 2;  // bf16
-
-Tensor with_rows(Tensor tensor, std::int64_t rows) {
-    if (tensor.given()) tensor.shape[0] = rows;
-    return tensor;
-}
-
-Operand with_rows(Operand operand, std::int64_t rows) {
-    operand.values = with_rows(operand.values, rows);
-    operand.scales = with_rows(operand.scales, rows);
-    return operand;
-}
 
 class ExplainedRound {
 public:
@@ -119,16 +107,8 @@ private:
     void add_layer() {
         Arena counting(nullptr, layer_.out.device);
         const Dims choices{sizes_.all_tokens(), sizes_.choices};
-        const Operand tokens = with_rows(layout_.tokens, sizes_.all_tokens());
-        const bool has_scales = tokens.granularity != Granularity::none;
-        Moe local = layer_;
-        local.routing = {.experts = counting.tensor(Format::i32, choices),
-                         .weights = counting.tensor(Format::f32, choices)};
-        local.addend = {};
-        local.expected_m = ceil_div(this->choices(), sizes_.per_rank);
-        local.x = has_scales ? Tensor{} : tokens.values;
-        local.quantized = has_scales ? tokens : Operand{};
-        local.out.shape = {sizes_.all_tokens(), sizes_.hidden};
+        const Moe local = local_layer(layer_, sizes_, layout_, counting.tensor(Format::i32, choices),
+                                      counting.tensor(Format::f32, choices));
         ExpectedShares expected{.tokens = ranks_of_token_ / static_cast<double>(sizes_.ranks),
                                 .rows = 1 / static_cast<double>(sizes_.ranks),
                                 .link_bytes = by_addresses() ? of_others(token_bytes()) : 0};
@@ -137,7 +117,7 @@ private:
             expected.link_bytes = 0;
             explained_.add_copy({.name = "gather",
                                  .what = "the tokens of " + all_ranks() + ", for the scale of all",
-                                 .bytes = 2 * bytes_of(tokens),
+                                 .bytes = 2 * bytes_of(with_rows(layout_.tokens, sizes_.all_tokens())),
                                  .link_bytes = by_addresses() ? others_ * bytes_of(layout_.tokens) : 0});
         }
         const MoeSteps made = steps(local, counting, {.y = layout_.y});

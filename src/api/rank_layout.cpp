@@ -5,6 +5,9 @@
 #include "base/math.h"
 
 namespace tilewright {
+
+static_assert(most_ranks_with_addresses == formats::most_ranks_at_barrier);
+
 namespace {
 
 /// The scales of a token are adjacent, so that a rank reads them in few lines of memory.
@@ -73,6 +76,32 @@ RankLayout::RankLayout(const GroupSizes& sizes, void* memory, const DeviceId& de
         received = arena.tensor(Format::bf16, sent.shape);
     }
     bytes = arena.bytes();
+}
+
+Tensor with_rows(Tensor tensor, std::int64_t rows) {
+    if (tensor.given()) tensor.shape[0] = rows;
+    return tensor;
+}
+
+Operand with_rows(Operand operand, std::int64_t rows) {
+    operand.values = with_rows(operand.values, rows);
+    operand.scales = with_rows(operand.scales, rows);
+    return operand;
+}
+
+Moe local_layer(const Moe& layer, const GroupSizes& sizes, const RankLayout& layout, const Tensor& ids,
+                const Tensor& weights) {
+    Moe local = layer;
+    local.routing = {.experts = ids, .weights = weights};
+    local.addend = {};
+    local.expected_m = ceil_div(sizes.room * sizes.choices, sizes.per_rank);
+    const Operand tokens = with_rows(layout.tokens, sizes.all_tokens());
+    const bool has_scales = tokens.granularity != Granularity::none;
+    local.x = has_scales ? Tensor{} : tokens.values;
+    local.quantized = has_scales ? tokens : Operand{};
+    local.out = row_major(static_cast<void*>(nullptr), Format::bf16, {sizes.all_tokens(), sizes.hidden});
+    local.out.device = tokens.values.device;
+    return local;
 }
 
 }  // namespace tilewright

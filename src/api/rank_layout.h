@@ -64,4 +64,13 @@ struct RankLayout {
     std::int64_t bytes = 0;
 };
 
+/// Another number of rows at the same address.
+Tensor with_rows(Tensor tensor, std::int64_t rows);
+Operand with_rows(Operand operand, std::int64_t rows);
+
+/// A rank's experts over the tokens of all ranks, which have the address of this rank's. `ids` and `weights`: of all
+/// tokens, [ranks * room, choices]. The result has no memory.
+Moe local_layer(const Moe& layer, const GroupSizes& sizes, const RankLayout& layout, const Tensor& ids,
+                const Tensor& weights);
+
 }  // namespace tilewright

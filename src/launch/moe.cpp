@@ -1,5 +1,7 @@
 #include "launch/moe.h"
 
+#include <tilewright/ranks.h>
+
 #include <algorithm>
 
 #include "base/math.h"
@@ -505,6 +507,9 @@ std::vector<MoeLaunch> lower(const moe::PermuteStep& tokens, const moe::Announce
     std::visit(announce, launch.arguments);
     return {launch};
 }
+
+// Each rank has a thread.
+static_assert(most_ranks <= meet_threads);
 
 std::vector<MoeLaunch> lower(const moe::MeetStep& step) {
     MoeLaunch launch{.kernel = {.function = MoeFunction::meet}, .threads = meet_threads};

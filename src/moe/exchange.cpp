@@ -23,7 +23,7 @@ float& weight(const Tensor& weights, std::int64_t row, std::int64_t column) {
     return static_cast<float*>(weights.data)[row * weights.strides[0] + column * weights.strides[1]];
 }
 
-/// The same tensor in the memory of another rank.
+/// A tensor at its place in the memory of another rank.
 Tensor at_rank(Tensor tensor, const RankMemory& memory, std::int64_t rank) {
     tensor.data = static_cast<std::byte*>(tensor.data) + memory.shifts[rank];
     return tensor;
@@ -59,22 +59,20 @@ public:
         }
     }
 
-    /// Tells all ranks that this one has come, and waits for them. Returns whether all came in time.
-    bool wait() {
-        if (step_.counters->is_lost != 0) return false;
+    /// Tells all ranks that this one has come, and waits for them.
+    void wait() {
+        if (step_.counters->is_lost != 0) return;
         for (int rank = 0; rank < step_.memory.size; ++rank) {
             auto* const there = reinterpret_cast<formats::RankCounters*>(reinterpret_cast<std::byte*>(step_.counters) +
                                                                          step_.memory.shifts[rank]);
             word_at(there, step_.memory.rank).store(RankWord::of(epoch_, step_.state).bits, std::memory_order_release);
         }
         const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(step_.nanoseconds);
-        bool all = true;
-        for (int rank = 0; rank < step_.memory.size; ++rank) all = wait_for(rank, end) && all;
-        return all;
+        for (int rank = 0; rank < step_.memory.size; ++rank) wait_for(rank, end);
     }
 
 private:
-    bool wait_for(int rank, std::chrono::steady_clock::time_point end) {
+    void wait_for(int rank, std::chrono::steady_clock::time_point end) {
         RankWord said{};
         while (true) {
             said.bits = word_at(step_.counters, rank).load(std::memory_order_acquire);
@@ -82,12 +80,11 @@ private:
             if (std::chrono::steady_clock::now() > end) {
                 report(RankReport::Kind::lost, rank);
                 step_.counters->is_lost = 1;
-                return false;
+                return;
             }
             std::this_thread::yield();
         }
         look_at(said, rank);
-        return true;
     }
     void look_at(const RankWord& said, int rank) {
         if (said.is_wrong_in(epoch_)) report(RankReport::Kind::wrong, rank);
@@ -104,13 +101,13 @@ private:
     unsigned epoch_;
 };
 
-/// Local experts and weights of all tokens. None if a rank is missing.
-void collect_choices(const MeetStep& step, bool all_came) {
+/// Local experts and weights of all tokens.
+void collect_choices(const MeetStep& step) {
     const std::int64_t room = step.memory.room, choices = step.ids.shape[1];
     for (std::int64_t row = 0; row < step.out.shape[0]; ++row) {
         const std::int64_t rank = row / room, token = row % room;
         for (std::int64_t choice = 0; choice < choices; ++choice) {
-            const std::int64_t place = all_came ? number(at_rank(step.ids, step.memory, rank), token, choice) : -1;
+            const std::int64_t place = number(at_rank(step.ids, step.memory, rank), token, choice);
             const std::int64_t local = place - std::int64_t{step.memory.rank} * step.experts;
             number(step.out, row, choice) = static_cast<std::int32_t>(local >= 0 && local < step.experts ? local : -1);
             weight(step.out_weights, row, choice) = weight(at_rank(step.weights, step.memory, rank), token, choice);
@@ -175,15 +172,14 @@ void run_on_cpu(const AnnounceStep& step) {
 }
 
 void run_on_cpu(const MeetStep& step) {
-    bool all_came = true;
     if (step.said == nullptr) {
-        all_came = Barrier(step).wait();
+        Barrier(step).wait();
     } else {
         Barrier(step).read();
     }
     switch (step.collects) {
         case Collects::nothing: return;
-        case Collects::choices: return collect_choices(step, all_came);
+        case Collects::choices: return collect_choices(step);
         case Collects::rows:
         case Collects::sent_rows: return collect_rows(step);
         case Collects::sums: return collect_sums(step);

@@ -56,7 +56,7 @@ private:
 /// Opened on first use.
 const Nccl& nccl();
 
-/// The same for a report. Never throws because it is missing.
+/// Says which library `nccl` would open, for a report. Does not throw if there is none.
 cuda::Library probe_nccl();
 cuda::Library probe_nccl(const cuda::OpenLibrary& library);
 

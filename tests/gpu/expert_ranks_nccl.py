@@ -123,7 +123,7 @@ def graphs(rank):
 def training(rank):
     found = {}
     for recipe in RECIPES:
-        group = group_of(recipe={"1x128": "1x128", "row": "row"}[recipe])
+        group = group_of(recipe=recipe)
         torch.manual_seed(0)
         whole = Experts(EXPERTS, HIDDEN, INNER, recipe=recipe, device="cuda", dtype=torch.bfloat16)
         layer = Experts(EXPERTS // 2, HIDDEN, INNER, recipe=recipe, device="cuda", dtype=torch.bfloat16, group=group)

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 if not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0):
     pytest.skip("needs a Hopper GPU", allow_module_level=True)
 
-# Activations, weights. Those with a scale of a whole tensor have other bits on each rank.
+# Activations, weights. Recipes with a scale of a whole tensor are not here, because h has another scale on each rank.
 RECIPES = [
     ("1x128", "128x128"), ("row", "row"), ("mxfp8", "mxfp8"), ("1x128", "mxfp4"), ("mxfp8", "mxfp4"), ("bf16", "mxfp4"),
     ("bf16", "nvfp4"), ("1x128.ue8m0", "128x128"),

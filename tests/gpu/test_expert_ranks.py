@@ -24,7 +24,7 @@ def test_calls_have_the_results_of_one_gpu(found, name):
     for rank in range(2):
         exchange, combine, error = found[rank]["calls"][name]
         assert (exchange, combine) == expert_ranks_nccl.FORMS[name]
-        assert error == 0 if combine == "rows" else 0 < error < 2**-7
+        assert error == 0 if combine == "rows" else 0 < error < 2**-8
 
 
 @pytest.mark.parametrize("exchange", ["addresses", "collectives"])
@@ -45,7 +45,7 @@ def test_training_has_the_results_of_one_gpu(found, recipe):
     for rank in range(2):
         errors = found[rank]["training"][recipe]
         assert errors["up"] == errors["down"] == errors["weights"] == 0, errors
-        assert errors["out"] < 2**-7 and errors["x"] < 2**-7, errors
+        assert errors["out"] < 2**-8 and errors["x"] < 2**-8, errors
 
 
 def test_a_wrong_call_is_told_to_the_other_rank(found):

@@ -20,7 +20,7 @@ TILEWRIGHT_DEVICE RowPlace place_of(const RowGrid& grid, int row) {
     return {.group = group, .row = row - group * grid.room};
 }
 
-/// The same address in the memory of another rank.
+/// An address of this rank, at its place in the memory of another rank.
 template <class Data>
 TILEWRIGHT_DEVICE Data* at_rank(const RankShifts& ranks, int rank, Data* here) {
     const i64 shift = ranks.stride != 0 ? ranks.bytes[0] + rank * ranks.stride : ranks.bytes[rank];
