@@ -1,4 +1,4 @@
-"""Every path and command that README, CONTRIBUTING and docs name exists, and nothing names a machine."""
+"""Every path and command that README, CONTRIBUTING, docs and the pages of src name exists, and nothing names a machine."""
 
 import pathlib
 import re
@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").rglob("*.md")])
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(page for folder in ("docs", "src", "benchmarks") for page in (ROOT / folder).rglob("*.md"))])
 # Folders that make and the program create.
 MADE = ("build/", "dist/")
 

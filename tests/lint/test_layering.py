@@ -8,7 +8,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 
-# room -> what its files may include with quotes: itself and these rooms (docs/design.md, "Directories").
+# room -> what its files may include with quotes: itself and these (docs/contributing/architecture.md, "Folders").
 MAY_INCLUDE = {
     "base": [],
     "formats": [],
@@ -66,7 +66,7 @@ def room_of(path):
 @pytest.mark.parametrize("path", tracked("src/*.h", "src/*.cpp"), ids=lambda p: str(p.relative_to(ROOT)))
 def test_a_room_includes_only_rooms_below_it(path):
     room = room_of(path)
-    assert room in MAY_INCLUDE, f"{room} is no room of docs/design.md; add it there and here"
+    assert room in MAY_INCLUDE, f"{room} is not a folder of docs/contributing/architecture.md; add it there and here"
     for quote, name in includes(path):
         if quote == "<":
             continue
@@ -79,7 +79,7 @@ def test_a_room_includes_only_rooms_below_it(path):
 @pytest.mark.parametrize("path", tracked("src/hopper/*.h"), ids=lambda p: str(p.relative_to(ROOT / "src/hopper")))
 def test_a_room_of_device_code_includes_only_rooms_below_it(path):
     room = path.relative_to(ROOT / "src/hopper").parts[0]
-    assert room in MAY_INCLUDE_IN_HOPPER, f"src/hopper/{room} is no room of docs/design.md; add it there and here"
+    assert room in MAY_INCLUDE_IN_HOPPER, f"src/hopper/{room} is not a folder of src/hopper/README.md; add it there and here"
     for _, name in includes(path):
         if not name.startswith("hopper/"):
             continue
@@ -141,8 +141,8 @@ def test_environment_variables_are_read_in_one_place():
     assert len(readers) <= 1, f"environment variables are read in {readers}; one file is enough"
 
 
-def test_the_arrows_of_design_md_are_the_table():
-    page = (ROOT / "docs/design.md").read_text()
+def test_the_arrows_of_the_architecture_page_are_the_table():
+    page = (ROOT / "docs/contributing/architecture.md").read_text()
     block = page[page.index("Includes go from left to right") :].split("\n\n")[1]
     arrows = 0
     for path in re.split(r"\s{4,}|\n", block.strip()):
@@ -150,7 +150,7 @@ def test_the_arrows_of_design_md_are_the_table():
         for left, right in zip(steps, steps[1:]):
             for above in left:
                 known = {name.split("/")[0] for name in MAY_INCLUDE.get(above, ["api"])}  # python knows api alone
-                assert set(right) <= known, f"docs/design.md: {above} -> {right}, but it may include {sorted(known)}"
+                assert set(right) <= known, f"docs/contributing/architecture.md: {above} -> {right}, but it may include {sorted(known)}"
                 arrows += 1
     assert arrows >= 15
 

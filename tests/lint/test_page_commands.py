@@ -8,7 +8,11 @@ import subprocess
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "docs/contributing").glob("*.md"), *(ROOT / "src").rglob("*.md")]),
+]
 # Complete without a file: explain needs sizes. test_support_page.py runs `tilewright support`.
 RUNS = re.compile(r"^tilewright (explain .*--m \d.*|doctor.*|--help|--version)$")
 
