@@ -2,7 +2,8 @@
 //
 //   compare_packs PACK [--rounds N] [--each]
 //
-// PACK is a kernels.pack of another build whose kernels take today's arguments (hopper::Arguments). Every kernel that
+// PACK is a kernels.pack of another build. Its kernels have today's names (hopper::Kernel) and take today's arguments
+// (hopper::Arguments). Every kernel that
 // ships for operands of layout nt runs a few typical problems, with L2 flushed before each call. Both packs' results
 // must have the same bits. --each prints every ratio first. Exit codes:
 // - 1: a kernel is more than 2 % slower than the old one, a kind of problem is more than 0.5 % slower in the mean, or a
@@ -48,21 +49,6 @@ std::string whole_file(const std::string& path) {
     return bytes;
 }
 
-/// The old pack's kernels under the names that this build gives to the same tiles.
-std::string renamed_pack(const cuda::KernelPack& old) {
-    std::vector<cuda::PackedKernel> kernels;
-    std::vector<std::string> expressions;
-    const std::vector<hopper::Tile> tiles = planner::pack();
-    expressions.reserve(tiles.size());  // `kernels` refers to them
-    for (const hopper::Tile& tile : tiles) {
-        expressions.push_back(launch::kernel_expression(tile));
-        std::optional<cuda::PackedKernel> found = old.find(expressions.back());
-        if (!found) found = old.find(bench::old_expression(tile));
-        if (found) kernels.push_back({expressions.back(), found->name, found->cubin});
-    }
-    return cuda::pack_bytes(kernels);
-}
-
 class Race {
 public:
     Race(cuda::Runtime& before, int rounds)
@@ -77,7 +63,7 @@ public:
         for (const bench::KernelCall& call : problem.calls) {
             const std::string expression = launch::kernel_expression(call.kernel);
             if (!known.find(expression)) continue;
-            const hopper::Tile tile = planner::runnable_tile(call.tile, on_device, description());
+            const hopper::Kernel tile = planner::runnable_tile(call.tile, on_device, description());
             const Geometry geometry = tilewright::geometry(on_device);
             const auto of = [&](cuda::Runtime& runtime) {
                 return [&runtime, &geometry, tile](cuda::StreamHandle stream) {
@@ -130,12 +116,14 @@ void print_each(const Comparison& result) {
 
 int compare(const std::string& path, int rounds, bool each) {
     const std::string old_bytes = whole_file(path);
-    const std::string bytes = renamed_pack(cuda::KernelPack(old_bytes));
-    const cuda::KernelPack old(bytes);
-    if (old.kernels().empty()) throw std::runtime_error(path + ": holds no kernel of this build's tiles");
+    const cuda::KernelPack old(old_bytes);
     if (cuda::embedded_pack().kernels().empty()) throw std::runtime_error("this build has no kernel pack");
     cuda::Runtime before(cuda::driver(), old, cuda::DiskCache(""), {});
-    const std::vector<hopper::Tile> tiles = planner::pack();
+    const std::vector<hopper::Kernel> tiles = planner::pack();
+    const auto is_known = [&](const hopper::Kernel& tile) {
+        return old.find(launch::kernel_expression(tile)).has_value();
+    };
+    if (std::ranges::none_of(tiles, is_known)) throw std::runtime_error(path + ": holds no kernel of this build");
     const auto expected = static_cast<std::size_t>(std::ranges::count_if(tiles, bench::is_called));
     Race race(before, rounds);
     Comparison result;

@@ -25,7 +25,7 @@
 #include "bench/record.h"
 #include "cuda/runtime.h"
 #include "hopper/arguments.h"
-#include "hopper/tile/budget.h"
+#include "hopper/description/derive.h"
 #include "launch/launch.h"
 #include "launch/tile_code.h"
 #include "plan/runnable.h"
@@ -106,10 +106,11 @@ private:
     static constexpr std::ptrdiff_t report_words = sizeof(hopper::KernelReport) / sizeof(std::uint64_t);
 
     cuda::ReadyLaunch prepared() {
-        hopper::Tile tile = shipped_;
+        hopper::Kernel tile = shipped_;
         tile.debug.stamps = true;
-        cuda::ReadyLaunch ready = device_.ready(device_.kernel(tile), launch::lower(geometry_, tile, device_.sms()));
-        warps_ = block_threads(tile) / hopper::warp_threads;
+        cuda::ReadyLaunch ready = device_.ready(
+            device_.kernel(tile), launch::lower(geometry_, planner::given_kernel(geometry_, tile), device_.sms()));
+        warps_ = design_of(tile).threads / hopper::warp_threads;
         report_ = measure::Buffer(sizeof(hopper::KernelReport) +
                                   sizeof(Stamp) * static_cast<std::size_t>(ready.blocks * warps_ * Stamp::per_warp()));
         report_.fill(0);
@@ -178,7 +179,7 @@ private:
     bench::GpuOperands operands_;
     Problem problem_;
     Geometry geometry_;
-    hopper::Tile shipped_;
+    hopper::Kernel shipped_;
     cuda::Device& device_;
     int warps_ = 0;
     measure::Buffer report_;

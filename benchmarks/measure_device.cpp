@@ -28,7 +28,7 @@
 #include "bench/record.h"
 #include "cuda/device.h"
 #include "cuda/runtime.h"
-#include "hopper/tile/budget.h"
+#include "hopper/description/derive.h"
 #include "measure/probes.h"
 #include "output/file.h"
 #include "output/table.h"
@@ -196,10 +196,10 @@ private:
     }
 
     /// The shipped tile with one block per SM; nothing if there is none.
-    static std::optional<hopper::Tile> shipped(const Loop& loop, const Problem& problem) {
-        for (const hopper::Tile& tile : planner::shipped_tiles(planner::family_tile(planner::describe(problem)))) {
+    static std::optional<hopper::Kernel> shipped(const Loop& loop, const Problem& problem) {
+        for (const hopper::Kernel& tile : planner::shipped_tiles(planner::family_tile(planner::workload(problem)))) {
             const bool same = tile.shape.m == loop.m && tile.shape.n == loop.n && !tile.swap_ab;
-            if (same && tile.cluster.size == 1 && blocks_per_sm(tile) == 1) return tile;
+            if (same && tile.cluster.size == 1 && design_of(tile).blocks_per_sm == 1) return tile;
         }
         return std::nullopt;
     }
@@ -210,7 +210,7 @@ private:
         bench::GpuOperands operands = bench::gpu_operands(
             shape, {.recipe = sizes.recipe, .backend = Backend::hopper, .accumulation = sizes.accumulation});
         const Problem problem = operands.on_device();
-        const std::optional<hopper::Tile> tile = shipped(loop, problem);
+        const std::optional<hopper::Kernel> tile = shipped(loop, problem);
         if (!tile) return std::nullopt;
         const Geometry geometry = tilewright::geometry(problem);
         const ClockedTime time = timed([&](cuda::StreamHandle on) {

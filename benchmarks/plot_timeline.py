@@ -147,16 +147,16 @@ def draw_ring(theme: dict[str, str], path: pathlib.Path) -> None:
     axes.plot([80, 80, 8], [19, 15.5, 15.5], color=theme["promote"], linewidth=1.4)
     arrow((8, 15.5), (8, 22), "promote")
     words(42.5, 17.3, "empty: 8 warps have read it", "promote", ha="center")
-    words(0, 43.5, "One block: 384 threads, one to an SM, 200,704 bytes of shared memory", size=11)
-    words(0, 39.8, "Warps 1 and 3 of the producers are not drawn: they load 128x128 scales and store D.", "line", 9)
+    words(0, 43.5, "One block: 384 threads, one to an SM, 199,680 bytes of shared memory", size=11)
+    words(0, 39.8, "Warp 1, which stores D, is not drawn. Warps 2 and 3 have no work.", "line", 9)
 
     # Stage 2 in detail.
     for x, edge in ((39, 10), (45, 78)):
         axes.plot([x, edge], [22, 11.5], color=theme["line"], linewidth=0.8, linestyle=(0, (3, 3)), zorder=0)
     box(10, 4, 27, 7.5, "A: 128 rows x 128 of k\n16 KB, swizzled", "fill")
     box(37, 4, 27, 7.5, "B: 128 rows x 128 of k\n16 KB, swizzled", "fill")
-    box(64, 4, 14, 7.5, "scales of A\n128 f32", "fill")
-    words(10, 1.5, "one full barrier: an arrival by the load warp, and 33,280 bytes by TMA", size=9.5)
+    box(64, 4, 14, 7.5, "scales, f32\n128 of A, 1 of B", "fill")
+    words(10, 1.5, "one full barrier: an arrival of the load warp, 33,280 bytes by TMA, an arrival of the copy of B's scale", size=9.5)
     figure.subplots_adjust(0.01, 0.01, 0.99, 0.99)
     save(figure, path)
 

@@ -80,6 +80,22 @@ struct Cost {
     std::int64_t tensor_clocks = 0;      // All tiles together, padding included.
 };
 
+/// How operands, scales and D travel through a kernel, in words.
+struct KernelPath {
+    std::string feed;    // "both operands from shared memory": how operands reach the tensor core
+    std::string loop;    // "sums of 128 k-elements, each scaled and added in fp32"
+    std::string scales;  // "of rows in the loop, by TMA": where scales are applied, and how they arrive
+    std::string output;  // "stored by TMA"
+};
+
+/// An operand that a call writes into its workspace before the product.
+struct WorkspaceStep {
+    std::string operand;  // "a.values", or "b" for values and scales
+    std::string what;     // "copied along k"
+    std::string why;      // "k-grouped kernels read fp8 only along k"
+    std::int64_t bytes = 0;
+};
+
 /// A tile divides the work; it ships in up to four kernels, which return the same bits.
 struct Plan {
     /// "256x128x128 stages=4": rows and columns of the tensor core, k-elements per stage, stages in shared memory.
@@ -96,11 +112,12 @@ struct Plan {
     /// - "fast, k-major scales": as "fast", for A's 1x128 scales that TMA cannot load.
     /// - "fast, f32": D is f32.
     std::string variant;
-    bool in_windows = false;  // Packed weights with wide rows: use the kernel for exponent windows.
-    std::int64_t tiles = 0;   // Tiles of D over all groups; an expectation where group sizes are in device memory.
-    double waves = 0;         // Tiles and slices, divided by the blocks that run at once.
-    int grid = 0;             // Persistent thread blocks; 0: nothing to launch.
-    int threads = 0;          // Per block.
+    KernelPath path;
+    bool has_wide_rows = false;  // MXFP4 weights may have wide rows, whose time `cost` does not include.
+    std::int64_t tiles = 0;      // Tiles of D over all groups; an expectation where group sizes are in device memory.
+    double waves = 0;            // Tiles and slices, divided by the blocks that run at once.
+    int grid = 0;                // Persistent thread blocks; 0: nothing to launch.
+    int threads = 0;             // Per block.
     std::int64_t shared_bytes = 0;
     Cost cost;
 };
@@ -129,6 +146,7 @@ struct Explanation {
     std::string device;                // its name
     std::vector<std::string> assumed;  // the device's figures that were not measured: DeviceDescription::assumed
     std::vector<Finding> unavailable;  // why no kernel supports the problem; there are no plans then
+    std::vector<WorkspaceStep> first;  // what is written into the workspace before any of the plans
     std::optional<Plan> chosen;
     std::optional<Plan> next_best;     // The fastest shipped tile that differs from `chosen` in more than its stages.
     std::optional<Plan> model_choice;  // The plan that a tuned row replaced.

@@ -22,6 +22,11 @@ std::map<std::string, double> cost_terms(const Plan& plan) {
             {"overlap", cost.overlap},         {"reduction", cost.reduction}, {"seconds", cost.seconds}};
 }
 
+std::map<std::string, std::string> path_words(const Plan& plan) {
+    const KernelPath& path = plan.path;
+    return {{"feed", path.feed}, {"loop", path.loop}, {"scales", path.scales}, {"output", path.output}};
+}
+
 /// Calls a function of tilewright._explanation, which turns an Explanation into text.
 nb::object in_words(const char* function, nb::handle explanation) {
     return nb::module_::import_("tilewright._explanation").attr(function)(explanation);
@@ -57,6 +62,7 @@ void bind_plans(nb::module_& m) {
         .def_prop_ro(
             "seconds", [](const Plan& p) { return p.cost.seconds; }, "Predicted.")
         .def_prop_ro("cost", &cost_terms, "Predicted seconds and their terms: memory, compute, launch, ...")
+        .def_prop_ro("path", &path_words, "How operands, scales and D travel: 'feed', 'loop', 'scales', 'output'.")
         .def_ro("tiles", &Plan::tiles, "Tiles of D, all groups together.")
         .def_ro("waves", &Plan::waves, "Tiles over the blocks that run at once.")
         .def_ro("grid", &Plan::grid, "Thread blocks; 0: nothing to launch.")
@@ -64,6 +70,12 @@ void bind_plans(nb::module_& m) {
         .def_ro("shared_bytes", &Plan::shared_bytes, "Shared memory of a block.")
         .def("__repr__",
              [](const Plan& p) { return "<Plan " + p.tile + ": " + std::to_string(p.cost.seconds * 1e6) + " us>"; });
+    nb::class_<WorkspaceStep>(m, "WorkspaceStep", "What a call writes into its workspace before the product.")
+        .def_ro("operand", &WorkspaceStep::operand, "'a.values', ...")
+        .def_ro("what", &WorkspaceStep::what, "'copied along k', ...")
+        .def_ro("why", &WorkspaceStep::why, "The reason, in words.")
+        .def_ro("bytes", &WorkspaceStep::bytes, "In the workspace.")
+        .def("__repr__", [](const WorkspaceStep& s) { return "<WorkspaceStep " + s.operand + " " + s.what + ">"; });
     nb::class_<RejectedTile>(m, "RejectedTile", "A tile that cannot be, and why.")
         .def_ro("tile", &RejectedTile::tile, "As Plan.tile.")
         .def_ro("rule", &RejectedTile::rule, "'shared memory', 'registers', ...")
@@ -73,6 +85,7 @@ void bind_plans(nb::module_& m) {
         .def_ro("device", &Explanation::device, "Name of the GPU that is planned for.")
         .def_ro("assumed", &Explanation::assumed, "The GPU's figures that were not measured.")
         .def_ro("unavailable", &Explanation::unavailable, "Why no kernel serves the call; all else is empty then.")
+        .def_ro("first", &Explanation::first, "What is written into the workspace before the product.")
         .def_ro("chosen", &Explanation::chosen, "The plan.")
         .def_ro("next_best", &Explanation::next_best, "The fastest that differs in more than its stages.")
         .def_ro("legal", &Explanation::legal, "Every plan that could be, fastest first.")

@@ -113,6 +113,10 @@ class Plan:
         """Predicted seconds and their terms: memory, compute, launch, ..."""
 
     @property
+    def path(self) -> dict[str, str]:
+        """How operands, scales and D travel: 'feed', 'loop', 'scales', 'output'."""
+
+    @property
     def tiles(self) -> int:
         """Tiles of D, all groups together."""
 
@@ -131,6 +135,27 @@ class Plan:
     @property
     def shared_bytes(self) -> int:
         """Shared memory of a block."""
+
+    def __repr__(self) -> str: ...
+
+class WorkspaceStep:
+    """What a call writes into its workspace before the product."""
+
+    @property
+    def operand(self) -> str:
+        """'a.values', ..."""
+
+    @property
+    def what(self) -> str:
+        """'copied along k', ..."""
+
+    @property
+    def why(self) -> str:
+        """The reason, in words."""
+
+    @property
+    def bytes(self) -> int:
+        """In the workspace."""
 
     def __repr__(self) -> str: ...
 
@@ -165,6 +190,10 @@ class Explanation:
     @property
     def unavailable(self) -> list[Finding]:
         """Why no kernel serves the call; all else is empty then."""
+
+    @property
+    def first(self) -> list[WorkspaceStep]:
+        """What is written into the workspace before the product."""
 
     @property
     def chosen(self) -> Plan | None:

@@ -39,6 +39,10 @@ def device(explanation: _core.Explanation) -> str:
     return f"{explanation.device}: assumed {', '.join(explanation.assumed)}; all other figures measured"
 
 
+def _step(step: _core.WorkspaceStep) -> str:
+    return f"{step.operand} {step.what}, {step.bytes / 1024:.0f} KiB: {step.why}"
+
+
 def _rows(explanation: _core.Explanation) -> list[tuple[str, str]]:
     """The lines after the headline: a word and its text."""
     plan = explanation.chosen
@@ -46,6 +50,8 @@ def _rows(explanation: _core.Explanation) -> list[tuple[str, str]]:
         return []
     rows = [
         ("device", device(explanation)),
+        *(("first", _step(step)) for step in explanation.first),
+        *((word, plan.path[word]) for word in ("feed", "loop", "scales", "output")),
         ("launch", f"{plan.tiles} tiles on {plan.grid} blocks of {plan.threads} threads, {plan.waves:.2f} waves"),
         ("shared memory", f"{plan.shared_bytes / 1024:.0f} KiB per block"),
         ("time", f"{_terms(plan.cost, _TERMS)}; the longer of memory and compute counts"),

@@ -5,10 +5,10 @@
 
 #include <string>
 
-#include "cuda/packing.h"
+#include "cuda/weight_packing.h"
 #include "formats/quantize_check.h"
 #include "formats/quantize_cpu.h"
-#include "launch/pack.h"
+#include "launch/weight_packing.h"
 
 namespace tilewright {
 namespace {

@@ -11,6 +11,7 @@
 #include "plan/k_splits.h"
 #include "problem/addresses.h"
 #include "problem/geometry.h"
+#include "problem/gpu_call.h"
 #include "problem/workspace.h"
 
 namespace tilewright {
@@ -19,10 +20,35 @@ const DeviceDescription& default_device() { return cuda::present_device(); }
 
 namespace {
 
+void require(std::vector<Finding> findings) {
+    if (!findings.empty()) throw Error(std::move(findings));
+}
+
+/// The call cache is asked before anything else, because validation takes longer than a launch.
+void run_on_gpu(const Problem& problem, const RunOptions& options) {
+    const cuda::CacheAnswer known = cuda::ask_call_cache(problem, options);
+    if (known == cuda::CacheAnswer::launched) return;
+    require(known == cuda::CacheAnswer::known_kind ? validate_addresses(problem, options.backend)
+                                                   : validate(problem, options.backend));
+    const GpuCall call = gpu_call(problem, options.workspace.data);
+    require(check_workspace(problem, call.before, options.workspace));
+    cuda::run(problem, call, options);
+}
+
+void run_on_cpu(const Problem& problem, const RunOptions& options) {
+    const Geometry described = geometry(problem);
+    const bool invariant = problem.reproducibility == Reproducibility::invariant;
+    if (problem.arithmetic != Arithmetic::bit_exact && !invariant) {
+        return cpu::run_fast(described, {.threads = options.threads, .cancelled = options.cancelled});
+    }
+    const DeviceDescription& device = options.device != nullptr ? *options.device : default_device();
+    const std::vector<std::int64_t> k_splits = planner::planned_k_splits(problem, device);
+    cpu::run_exact(described, {.threads = options.threads, .cancelled = options.cancelled, .k_splits = k_splits});
+}
+
 /// On the CPU packed weights are unpacked first: the order of the additions is the same.
 void run_packed(const Problem& problem, const RunOptions& options) {
-    std::vector<Finding> findings = validate(problem, options.backend);
-    if (!findings.empty()) throw Error(std::move(findings));
+    require(validate(problem, options.backend));
     const OwnedOperand weights = unpack_weights(problem.b.packed);
     Problem unpacked = problem;
     unpacked.b = weights;
@@ -32,26 +58,10 @@ void run_packed(const Problem& problem, const RunOptions& options) {
 }  // namespace
 
 void run(const Problem& problem, const RunOptions& options) {
-    const bool on_gpu = resolve(problem, options.backend) == Backend::hopper;
-    if (!on_gpu && (problem.b.packed.given() || problem.a.packed.given())) return run_packed(problem, options);
-    const cuda::Known known = on_gpu ? cuda::repeat(problem, options) : cuda::Known::nothing;
-    if (known == cuda::Known::launched) return;
-    std::vector<Finding> findings =
-        known == cuda::Known::kind ? validate_addresses(problem, options.backend) : validate(problem, options.backend);
-    if (findings.empty() && on_gpu) findings = check_workspace(problem, options.workspace);
-    if (!findings.empty()) throw Error(std::move(findings));
-    const bool bit_exact =
-        problem.arithmetic == Arithmetic::bit_exact || problem.reproducibility == Reproducibility::invariant;
-    if (on_gpu) {
-        cuda::run(problem, options);
-    } else if (bit_exact) {
-        const DeviceDescription& device = options.device != nullptr ? *options.device : default_device();
-        const std::vector<std::int64_t> k_splits = planner::planned_k_splits(problem, device);
-        cpu::run_exact(geometry(problem),
-                       {.threads = options.threads, .cancelled = options.cancelled, .k_splits = k_splits});
-    } else {
-        cpu::run_fast(geometry(problem), {.threads = options.threads, .cancelled = options.cancelled});
-    }
+    if (resolve(problem, options.backend) == Backend::hopper) return run_on_gpu(problem, options);
+    if (problem.b.packed.given() || problem.a.packed.given()) return run_packed(problem, options);
+    require(validate(problem, options.backend));
+    run_on_cpu(problem, options);
 }
 
 }  // namespace tilewright

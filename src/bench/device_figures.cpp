@@ -7,8 +7,7 @@
 #include <cmath>
 #include <span>
 
-#include "hopper/tile/mma_tiling.h"
-#include "hopper/tile/stage_layout.h"
+#include "hopper/description/derive.h"
 #include "output/table.h"
 #include "plan/cost.h"
 #include "plan/loop.h"
@@ -55,7 +54,7 @@ private:
 };
 
 struct LoopRate {
-    hopper::Tile tile{};
+    hopper::Kernel tile{};
     double clocks = 0;  // for a k-block
 
     double products() const { return static_cast<double>(tile.shape.m) * tile.shape.n * 128 / clocks; }
@@ -70,8 +69,8 @@ std::vector<LoopRate> loop_rates(const DeviceTimings& timings) {
     return rates;
 }
 
-std::string tile_text(const hopper::Tile& tile) {
-    const bool promoted = hopper::promotion_interval(tile) != 0;
+std::string tile_text(const hopper::Kernel& tile) {
+    const bool promoted = tile.order.chain != 0;
     return fmt::format("{}x{}{}", tile.shape.m, tile.shape.n, promoted ? "" : " unpromoted");
 }
 
@@ -84,7 +83,7 @@ std::optional<double> products_per_clock(const std::vector<LoopRate>& rates) {
 
 void add_loops(const DeviceTimings& timings, const std::vector<LoopRate>& rates, Figures& figures) {
     for (const LoopRate& rate : rates) {
-        const planner::Loop model = planner::loop(rate.tile);
+        const planner::Loop model = planner::loop(design_of(rate.tile));
         figures.other("loop " + tile_text(rate.tile), rate.clocks, "clocks/k-block",
                       model.tensor_clocks + model.stall_clocks);
     }
@@ -127,7 +126,7 @@ double stored_bytes_of_clock(const TileTimes& few_waves, const TileTimes& many_w
 
 std::optional<double> power_hertz(const PowerTest& test, const DeviceDescription& device) {
     if (test.hertz >= at_boost * device.boost_hertz) return std::nullopt;
-    const planner::Workload work = planner::describe(problem_of(test.sizes));
+    const planner::Workload work = planner::workload(problem_of(test.sizes));
     const auto clock = [&](double power) {
         DeviceDescription limited = device;
         limited.power_hertz = power;
@@ -201,7 +200,7 @@ std::vector<Figure> device_figures(const DeviceTimings& timings, const DeviceDes
     figures.other("copy", copied / moving(timings.copy, reads.start, "a copy"), "B/s",
                   2 * shipped.memory_bytes_per_second / (1 + shipped.written_byte));
     if (timings.power) {
-        const planner::Workload work = planner::describe(problem_of(timings.power->sizes));
+        const planner::Workload work = planner::workload(problem_of(timings.power->sizes));
         figures.other("clock under load", timings.power->hertz, "Hz",
                       planner::cost(timings.power->tile, work, shipped).clock_hertz);
     }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "hopper/tile/tile.h"
+#include "hopper/description/kernel.h"
 #include "plan/devices.h"
 #include "problem/problem_sizes.h"
 
@@ -37,7 +37,7 @@ struct ClockedTime {
 
 /// One product, twice: with tiles that fill all SMs, without a rest, in whole waves.
 struct TileTimes {
-    hopper::Tile tile{};
+    hopper::Kernel tile{};
     std::int64_t waves = 1;
     std::int64_t k_blocks = 1;  // of 128 k-elements
     ClockedTime time{};
@@ -52,7 +52,7 @@ double stored_bytes_of_clock(const TileTimes& few_waves, const TileTimes& many_w
 /// A product whose clock power limits.
 struct PowerTest {
     ProblemSizes sizes{};
-    hopper::Tile tile{};
+    hopper::Kernel tile{};
     double hertz = 0;
 };
 

@@ -24,7 +24,7 @@ namespace {
 constexpr check::Effort sampled{.elements = 1 << 14, .multiply_adds = 1 << 22, .tiles = 8, .seed = 1};
 
 /// The gates' verdict on the result of one call.
-std::string failure_of(const measure::Call& call, GpuOperands& operands, const hopper::Tile& tile,
+std::string failure_of(const measure::Call& call, GpuOperands& operands, const hopper::Kernel& tile,
                        const measure::Device& device) {
     operands.poison_output();
     call(device.stream());
@@ -67,7 +67,7 @@ GpuOperands gpu_operands(const BenchShape& shape, const Settings& settings) {
     return {gpu_sizes(shape, settings), settings.scales, check::size_entries(grouped_case(shape)), settings.unpacked};
 }
 
-std::string judged_output(const GpuOperands& operands, const hopper::Tile& tile) {
+std::string judged_output(const GpuOperands& operands, const hopper::Kernel& tile) {
     constexpr std::array gates{check::Gate::emulation, check::Gate::running_bound};
     const Geometry host = geometry(operands.host());
     const std::vector<std::int64_t> k_splits = planner::k_splits(tile, host.k);
@@ -126,7 +126,7 @@ Result GpuBench::run(const BenchShape& shape, const Settings& settings) {
     if (!findings.empty()) throw Error(std::move(findings));
     Result result{.shape = shape, .work = compulsory_work(geometry(operands.host()))};
     result.tile = tile_of(problem, settings, description_);
-    const hopper::Tile tile = planner::runnable_tile(*result.tile, problem, description_);
+    const hopper::Kernel tile = planner::runnable_tile(*result.tile, problem, description_);
     const Geometry on_device = geometry(problem);
     const auto enqueue = [&](cuda::StreamHandle stream, bool overlap) {
         cuda::runtime().run(

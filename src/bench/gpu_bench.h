@@ -8,7 +8,7 @@
 #include <string>
 
 #include "bench/result.h"
-#include "hopper/tile/tile.h"
+#include "hopper/description/kernel.h"
 #include "measure/power.h"
 
 namespace tilewright::bench {
@@ -53,6 +53,6 @@ ProblemSizes gpu_sizes(const BenchShape& shape, const Settings& settings);
 GpuOperands gpu_operands(const BenchShape& shape, const Settings& settings);
 
 /// The gates' verdict on D in host memory, for sampled tiles and all edges; empty if nothing is wrong.
-std::string judged_output(const GpuOperands& operands, const hopper::Tile& tile);
+std::string judged_output(const GpuOperands& operands, const hopper::Kernel& tile);
 
 }  // namespace tilewright::bench

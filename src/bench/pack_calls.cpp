@@ -6,7 +6,8 @@
 #include <array>
 #include <map>
 
-#include "hopper/tile/feeds.h"
+#include "hopper/description/derive.h"
+#include "hopper/description/rules.h"
 #include "launch/tile_code.h"
 #include "measure/statistics.h"
 #include "plan/runnable.h"
@@ -71,10 +72,11 @@ void collect(const PackProblem& problem, std::size_t index, const DeviceDescript
     const Geometry lowered = geometry(shapes);
     const std::vector<Plan> plans = planner::runnable_plans(shapes, device);
     for (const Plan& plan : plans) {
-        const hopper::Tile tile = planner::runnable_tile(planner::planned_tile(plan), shapes, device);
+        const hopper::Kernel tile = planner::runnable_tile(planner::planned_tile(plan), shapes, device);
         if (!planner::ships(tile)) continue;
-        const hopper::Tile kernel = planner::variant(lowered, tile);
-        if (problem.settings.accumulate && !stores_f32(kernel)) continue;
+        const hopper::Kernel kernel = planner::variant(lowered, tile);
+        if (kernel.output == hopper::Output::any && !planner::serves_general_calls(tile)) continue;
+        if (problem.settings.accumulate && kernel.output != hopper::Output::f32_by_tma) continue;
         found[launch::kernel_expression(kernel)].push_back(
             {.problem = index,
              .behind = plan.cost.seconds / plans.front().cost.seconds,
@@ -111,7 +113,9 @@ Problem shapes_of(const PackProblem& problem) {
     return shapes;
 }
 
-bool is_called(const hopper::Tile& kernel) { return !feeds_registers(kernel) && has_fast_scales(kernel); }
+bool is_called(const hopper::Kernel& kernel) {
+    return design_of(kernel).feed == hopper::FeedKind::shared && has_all_outputs(kernel);
+}
 
 std::vector<PackProblem> pack_problems(const DeviceDescription& device, std::size_t most) {
     std::vector<PackProblem> problems = candidates();
@@ -125,15 +129,6 @@ std::vector<PackProblem> pack_problems(const DeviceDescription& device, std::siz
     }
     std::erase_if(problems, [](const PackProblem& problem) { return problem.calls.empty(); });
     return problems;
-}
-
-std::string old_expression(const hopper::Tile& tile) {
-    std::string text = launch::kernel_expression(tile);
-    const std::string major =
-        fmt::format(", .major = tilewright::hopper::Major({})", static_cast<int>(hopper::Major::k));
-    for (std::size_t at = text.find(major); at != std::string::npos; at = text.find(major))
-        text.erase(at, major.size());
-    return text;
 }
 
 PackVerdict judge_ratios(const std::vector<KernelRatio>& ratios, double kernel_limit, double kind_limit) {

@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "bench/gpu_bench.h"
-#include "hopper/tile/tile.h"
+#include "hopper/description/kernel.h"
 
 namespace tilewright::bench {
 
 /// A tile for a problem, and the kernel that then runs: which of a tile's kernels it is depends on the problem.
 struct KernelCall {
     planner::PlannedTile tile{};
-    hopper::Tile kernel{};
+    hopper::Kernel kernel{};
 };
 
 /// A problem and the kernels that it times.
@@ -29,14 +29,11 @@ struct PackProblem {
 Problem shapes_of(const PackProblem& problem);
 
 /// Whether calls of layout nt reach a kernel without preparation: none with packed or expanded weights do.
-bool is_called(const hopper::Tile& kernel);
+bool is_called(const hopper::Kernel& kernel);
 
 /// Kernels of planner::pack() with typical problems that run them, at most `most` per kernel: those for which the
 /// planner ranks its tile highest. Asks only the planner.
 std::vector<PackProblem> pack_problems(const DeviceDescription& device, std::size_t most);
-
-/// The kernel's expression as packs spelled it before operands along their rows, for tiles of that time.
-std::string old_expression(const hopper::Tile& tile);
 
 /// A kernel's time in one pack over that in the other, above 1 where the second is slower.
 struct KernelRatio {

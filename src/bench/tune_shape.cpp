@@ -10,6 +10,7 @@
 #include "output/table.h"
 #include "plan/runnable.h"
 #include "plan/shipped_tiles.h"
+#include "plan/variant.h"
 #include "plan/workload.h"
 #include "problem/geometry.h"
 
@@ -26,12 +27,12 @@ public:
           geometry_(geometry(problem_)),
           sum_(sizeof(std::uint64_t)) {}
 
-    hopper::Tile kernel(const Plan& plan) const {
+    hopper::Kernel kernel(const Plan& plan) const {
         return planner::runnable_tile(planner::planned_tile(plan), problem_, bench_.description());
     }
 
     measure::Contestant contestant(const Plan& plan) const {
-        const hopper::Tile kernel = this->kernel(plan);
+        const hopper::Kernel kernel = this->kernel(plan);
         return {.name = plan.tile, .call = [this, kernel](cuda::StreamHandle stream) {
                     cuda::runtime().run(
                         geometry_, kernel,
@@ -104,12 +105,16 @@ TunedShape tune_shape(GpuBench& bench, const BenchShape& shape, const Settings& 
     std::vector<Plan> plans = planner::runnable_plans(problem, bench.description());
     Trial trial(bench, operands, settings);
     if (candidates.packed) {
-        const auto compiled = [&](const Plan& plan) { return !planner::ships(trial.kernel(plan)); };
+        const auto compiled = [&](const Plan& plan) {
+            const hopper::Kernel tile = trial.kernel(plan);
+            const bool general = plan.variant == "general";
+            return !planner::ships(tile) || (general && !planner::serves_general_calls(tile));
+        };
         plans.erase(std::remove_if(plans.begin() + 1, plans.end(), compiled), plans.end());
     }
     if (candidates.most > 0 && plans.size() > candidates.most) plans.resize(candidates.most);
 
-    TunedShape tuned{.shape = shape, .key = planner::describe(problem).key};
+    TunedShape tuned{.shape = shape, .key = planner::workload(problem).key};
     std::vector<measure::Contestant> contestants;
     contestants.reserve(plans.size());
     for (const Plan& plan : plans) contestants.push_back(trial.contestant(plan));

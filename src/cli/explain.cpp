@@ -12,7 +12,6 @@
 #include "output/streams.h"
 #include "output/table.h"
 #include "problem/packed_problem.h"
-#include "problem/preparation.h"
 
 namespace tilewright::cli {
 namespace {
@@ -80,12 +79,7 @@ void explain_command(const ExplainArguments& arguments) {
         problem = with_packed_shape(problem, sizes);
     }
     const DeviceDescription device = arguments.device.empty() ? default_device() : device_of(arguments.device);
-    const ExplainedProblem explained{sizes,
-                                     device,
-                                     explain(problem, device),
-                                     has_wide_rows_for_bf16(problem),
-                                     expands_weights(geometry(problem)),
-                                     has_raw_codes(problem)};
+    const ExplainedProblem explained{sizes, device, explain(problem, device)};
     if (arguments.json) {
         output::print("{}\n", explanation_json(explained).dump(2));
     } else {

@@ -7,8 +7,6 @@
 
 #include "output/table.h"
 #include "plan/planned_tile.h"
-#include "problem/hopper_rules.h"
-#include "problem/preparation.h"
 
 namespace tilewright::cli {
 namespace {
@@ -56,16 +54,17 @@ std::vector<Term> terms(const Cost& cost) {
     return list;
 }
 
-/// Which of the kernels for packed weights the chosen one is, and its loop.
-struct WideRows {
-    const char* kernel = "";
-    const char* loop = "";
-};
-
-WideRows wide_rows(const ExplainedProblem& problem) {
-    if (problem.explanation.chosen->in_windows) return {" for windows of scales", "windows"};
-    if (problem.has_wide_rows_for_bf16) return {" for wide rows with bf16", "wide_rows"};
-    return {};
+/// The way of a call through the GPU: what is written first, then how the kernel takes operands, scales and D.
+std::string route_text(const Explanation& explanation) {
+    std::string text;
+    for (const WorkspaceStep& step : explanation.first) {
+        text += fmt::format("first      {} {}, {}: {}\n", step.operand, step.what,
+                            output::format_bytes(static_cast<double>(step.bytes)), step.why);
+    }
+    const Plan& chosen = *explanation.chosen;
+    text += fmt::format("feed       {}\nloop       {}\n", chosen.path.feed, chosen.path.loop);
+    if (chosen.has_wide_rows) text += "           (the time of wide rows is not predicted)\n";
+    return text + fmt::format("scales     {}\noutput     {}\n", chosen.path.scales, chosen.path.output);
 }
 
 std::string terms_text(const Cost& cost) {
@@ -150,7 +149,12 @@ ordered_json plan_json(const Plan& plan) {
     constexpr double us = 1e6;
     return {{"tile", tile_json(plan.tile)},
             {"variant", plan.variant},
-            {"in_windows", plan.in_windows},
+            {"path",
+             {{"feed", plan.path.feed},
+              {"loop", plan.path.loop},
+              {"scales", plan.path.scales},
+              {"output", plan.path.output}}},
+            {"has_wide_rows", plan.has_wide_rows},
             {"tiles", plan.tiles},
             {"waves", plan.waves},
             {"grid", plan.grid},
@@ -180,16 +184,6 @@ ordered_json optional_plan_json(const std::optional<Plan>& plan) { return plan ?
 
 }  // namespace
 
-bool has_wide_rows_for_bf16(const Problem& problem) {
-    const Geometry g = geometry(problem);
-    return prepared(g, preparation(g), nullptr).b.packed.wide_row >= 0;
-}
-
-bool has_raw_codes(const Problem& problem) {
-    const Geometry g = geometry(problem);
-    return prepared(g, preparation(g), nullptr).b.packed.raw;
-}
-
 std::string sizes_text(const ProblemSizes& sizes) {
     std::string text = fmt::format("{} {} {} {}, m {}, n {}, k {}", name(sizes.grouping), name(sizes.recipe),
                                    name(sizes.layout), name(sizes.output), sizes.m, sizes.n, sizes.k);
@@ -214,26 +208,13 @@ std::string explanation_text(const ExplainedProblem& problem, bool all_reasons) 
     }
     const Plan& chosen = *explanation.chosen;
     if (chosen.grid == 0) return text + "D is empty: nothing is launched\n";
-    const WideRows wide = wide_rows(problem);
-    text += fmt::format("chosen     {}, {} kernel{}\n           {}\n", chosen.tile, chosen.variant, wide.kernel,
-                        plan_text(chosen));
-    if (problem.expands_weights) {
-        const bool as_bf16 = is_multiplied_as_bf16(problem.sizes.recipe.a);
-        text += fmt::format("           packed weights are first expanded to {}, for a kernel of {} weights\n",
-                            as_bf16 ? "bf16" : "e4m3", as_bf16 ? "bf16" : "FP8");
-    }
-    if (problem.has_raw_codes) {
-        text += "           unpacked weights are read in place; their scales are prepared first\n";
-    }
-    if (*wide.loop != 0) {
-        text += fmt::format(
-            "           the loop for wide rows, src/hopper/mainloop/{}.h; their time is not predicted\n", wide.loop);
-    }
+    text += fmt::format("chosen     {}, {} kernel\n           {}\n", chosen.tile, chosen.variant, plan_text(chosen));
     if (explanation.model_choice) {
         text += fmt::format("           by a tuned row, {}\n", explanation.tuned_by);
         text += comparison("the model", *explanation.model_choice, chosen);
     }
     if (explanation.next_best) text += comparison("next best", *explanation.next_best, chosen);
+    text += "\n" + route_text(explanation);
     return text + "\n" + terms_text(chosen.cost) + "\n" + rejected_text(explanation, all_reasons);
 }
 
@@ -242,6 +223,10 @@ ordered_json explanation_json(const ExplainedProblem& problem) {
     const ProblemSizes& sizes = problem.sizes;
     ordered_json unavailable = ordered_json::array();
     for (const Finding& finding : explanation.unavailable) unavailable.push_back(finding.message());
+    ordered_json first = ordered_json::array();
+    for (const WorkspaceStep& step : explanation.first) {
+        first.push_back({{"operand", step.operand}, {"what", step.what}, {"why", step.why}, {"bytes", step.bytes}});
+    }
     ordered_json rejected = ordered_json::array();
     for (const RejectedTile& tile : explanation.rejected) {
         rejected.push_back({{"tile", tile_json(tile.tile)}, {"rule", tile.rule}, {"reason", tile.reason}});
@@ -261,10 +246,8 @@ ordered_json explanation_json(const ExplainedProblem& problem) {
             {"device", problem.device.name},
             {"assumed", problem.device.assumed},
             {"unavailable", std::move(unavailable)},
+            {"first", std::move(first)},
             {"chosen", optional_plan_json(explanation.chosen)},
-            {"for_wide_rows_of_bf16", problem.has_wide_rows_for_bf16},
-            {"expands_weights", problem.expands_weights},
-            {"has_raw_codes", problem.has_raw_codes},
             {"next_best", optional_plan_json(explanation.next_best)},
             {"model_choice", optional_plan_json(explanation.model_choice)},
             {"tuned_by", explanation.tuned_by},

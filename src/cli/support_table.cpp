@@ -81,9 +81,9 @@ std::vector<ProblemSizes> typical_sizes(const SupportQuery& query) {
 }
 
 bool is_precompiled(const Problem& problem, const DeviceDescription& device) {
-    static const std::vector<hopper::Tile> pack = planner::pack();
-    const planner::Workload work = planner::describe(problem);
-    const hopper::Tile tile = planner::choose(work, device, planner::tuned_rows());
+    static const std::vector<hopper::Kernel> pack = planner::pack();
+    const planner::Workload work = planner::workload(problem);
+    const hopper::Kernel tile = planner::choose(work, device, planner::tuned_rows());
     return std::ranges::find(pack, planner::variant(work.geometry, tile)) != pack.end();
 }
 

@@ -17,21 +17,21 @@ InStream order(const RunOptions& options) { return {handle(options.stream), opti
 
 }  // namespace
 
-Known repeat(const Problem& problem, const RunOptions& options) {
-    if (!has_run.load(std::memory_order_relaxed) || options.device != nullptr) return Known::nothing;
+CacheAnswer ask_call_cache(const Problem& problem, const RunOptions& options) {
+    if (!has_run.load(std::memory_order_relaxed) || options.device != nullptr) return CacheAnswer::nothing;
     Runtime& shared = runtime();
-    if (shared.repeat(problem, order(options), options.workspace)) return Known::launched;
-    return shared.knows_kind(problem) ? Known::kind : Known::nothing;
+    if (shared.repeat(problem, order(options), options.workspace)) return CacheAnswer::launched;
+    return shared.knows_kind(problem) ? CacheAnswer::known_kind : CacheAnswer::nothing;
 }
 
-void run(const Problem& problem, const RunOptions& options) {
+void run(const Problem& problem, const GpuCall& call, const RunOptions& options) {
     const Workspace& workspace = options.workspace;
-    if (options.device != nullptr) return runtime().run_as(problem, *options.device, order(options), workspace);
-    runtime().run(problem, order(options), workspace);
+    if (options.device != nullptr) return runtime().run_as(problem, call, *options.device, order(options), workspace);
+    runtime().run(problem, call, order(options), workspace);
     has_run.store(true, std::memory_order_relaxed);
 }
 
-void run(const Geometry& geometry, const hopper::Tile& tile, int device, void* stream, const Workspace& workspace) {
+void run(const Geometry& geometry, const hopper::Kernel& tile, int device, void* stream, const Workspace& workspace) {
     runtime().run(geometry, tile, {.device = device, .stream = handle(stream), .workspace = workspace});
 }
 

@@ -4,31 +4,33 @@
 
 #include <tilewright/run.h>
 
-#include "hopper/tile/tile.h"
+#include "hopper/description/kernel.h"
 #include "launch/moe.h"
 #include "launch/quantize.h"
-#include "problem/geometry.h"
+#include "problem/gpu_call.h"
 
 namespace tilewright::cuda {
 
-/// The relation of a problem to this thread's last calls.
-enum class Known : unsigned char {
-    // The problem equals one of them, except for an alpha other than 1. It was launched again and is done.
+/// The answer of the call cache (call_cache.h) to a problem.
+enum class CacheAnswer : unsigned char {
+    // The problem equals one of this thread's last calls, except for an alpha other than 1. It was launched again.
     launched,
     // It differs from one of them only in addresses and alpha, so that its shapes need no second validation.
-    kind,
+    known_kind,
     nothing,
 };
 
-/// Launches a repetition at once: no allocation, no lock, no validation.
-Known repeat(const Problem& problem, const RunOptions& options);
+/// Asks the call cache, which stands in front of `run` and launches a repetition at once: no allocation, no lock, no
+/// validation.
+CacheAnswer ask_call_cache(const Problem& problem, const RunOptions& options);
 
-/// For a problem without findings of `validate` and `check_workspace` for the backend hopper. Throws Error if the
-/// machine fails.
-void run(const Problem& problem, const RunOptions& options);
+/// For a problem without findings of `validate` and `check_workspace` for the backend hopper. `call` describes it with
+/// the addresses in the workspace. Throws Error if the machine fails.
+void run(const Problem& problem, const GpuCall& call, const RunOptions& options);
 
 /// Runs exactly this tile, legal for the problem, on this GPU: for tuning, benchmarks and tests.
-void run(const Geometry& geometry, const hopper::Tile& tile, int device, void* stream, const Workspace& workspace = {});
+void run(const Geometry& geometry, const hopper::Kernel& tile, int device, void* stream,
+         const Workspace& workspace = {});
 
 /// Runs a quantizer's launches, one after another. No allocation and no wait on the host once the kernels are loaded.
 void quantize(const std::vector<launch::QuantizeLaunch>& launches, int device, void* stream);

@@ -19,9 +19,9 @@
 #include "cuda/kernel_pack.h"
 #include "cuda/ptxas_log.h"
 #include "launch/moe.h"
-#include "launch/pack.h"
 #include "launch/quantize.h"
 #include "launch/tile_code.h"
+#include "launch/weight_packing.h"
 #include "plan/pack.h"
 
 namespace tilewright::cuda {
@@ -41,7 +41,7 @@ struct Shipped {
 
 std::vector<Shipped> all_kernels() {
     std::vector<Shipped> list;
-    for (const hopper::Tile& tile : planner::pack()) {
+    for (const hopper::Kernel& tile : planner::pack()) {
         list.push_back(
             {{.text = launch::kernel_source, .expression = launch::kernel_expression(tile)}, launch::describe(tile)});
     }

@@ -21,7 +21,7 @@ struct Compilation {
 /// The inputs of one kernel, in addition to the device headers.
 struct KernelSource {
     std::string text;
-    std::string expression;  // the instantiation, e.g. "gemm<Tile{...}>"
+    std::string expression;  // the instantiation, e.g. "gemm<Kernel{...}>"
 };
 
 /// The options of all kernels. With them ptxas reports registers and spills in the log.

@@ -8,7 +8,7 @@
 
 #include "cuda/scopes.h"
 #include "cuda/tensor_map.h"
-#include "hopper/tile/budget.h"
+#include "hopper/description/derive.h"
 #include "launch/tile_code.h"
 #include "problem/mixed_rows.h"
 
@@ -105,11 +105,12 @@ KernelHandle Device::load(const KernelSource& source, int shared_bytes) {
     return kernel;
 }
 
-KernelHandle Device::load(const hopper::Tile& tile) {
-    const KernelHandle kernel =
-        load({.text = launch::kernel_source, .expression = launch::kernel_expression(tile)}, shared_bytes(tile));
-    if (blocks_per_sm(tile) > 1) share_most(kernel);
-    return kernel;
+KernelHandle Device::load(const hopper::Kernel& kernel) {
+    const hopper::Design design = design_of(kernel);
+    const KernelHandle handle =
+        load({.text = launch::kernel_source, .expression = launch::kernel_expression(kernel)}, design.shared_bytes);
+    if (design.blocks_per_sm > 1) share_most(handle);
+    return handle;
 }
 
 void Device::share_most(KernelHandle kernel) {
@@ -148,7 +149,7 @@ KernelHandle Device::kernel(const launch::MoeKernel& wanted) {
     return of_layers_.emplace_back(wanted, load(source, launch::most_shared_bytes(wanted))).second;
 }
 
-KernelHandle Device::kernel(const hopper::Tile& tile) {
+KernelHandle Device::kernel(const hopper::Kernel& tile) {
     const std::lock_guard lock(mutex_);
     for (const auto& [known, kernel] : kernels_) {
         if (known == tile) return kernel;

@@ -12,9 +12,9 @@
 #include "cuda/scopes.h"
 #include "launch/launch.h"
 #include "launch/moe.h"
-#include "launch/pack.h"
 #include "launch/preparation.h"
 #include "launch/quantize.h"
+#include "launch/weight_packing.h"
 #include "plan/devices.h"
 
 namespace tilewright::cuda {
@@ -56,7 +56,7 @@ public:
 
     /// Compiles and loads the kernel on first use. Any thread may call, also while one of its streams is being
     /// captured.
-    KernelHandle kernel(const hopper::Tile& tile);
+    KernelHandle kernel(const hopper::Kernel& tile);
 
     ReadyLaunch ready(KernelHandle kernel, const launch::Launch& launch) const;
     /// Loads the kernels on first use.
@@ -85,7 +85,7 @@ public:
 private:
     void allocate_report();
     [[noreturn]] void throw_report();
-    KernelHandle load(const hopper::Tile& tile);
+    KernelHandle load(const hopper::Kernel& tile);
     KernelHandle load(const KernelSource& source, int shared_bytes);
     /// Makes all of an SM's shared memory available to blocks of the kernel, so that as many as possible share an SM.
     void share_most(KernelHandle kernel);
@@ -113,7 +113,7 @@ private:
     hopper::KernelReport* report_ = nullptr;  // in host memory that the GPU can write to
     hopper::KernelReport* report_on_device_ = nullptr;
     std::mutex mutex_;
-    std::vector<std::pair<hopper::Tile, KernelHandle>> kernels_;
+    std::vector<std::pair<hopper::Kernel, KernelHandle>> kernels_;
     std::vector<std::pair<launch::QuantizeKernel, KernelHandle>> quantizers_;
     std::vector<std::pair<launch::PackKernel, KernelHandle>> packers_;
     std::vector<std::pair<launch::MoeKernel, KernelHandle>> of_layers_;

@@ -4,15 +4,14 @@
 #include <tilewright/error.h>
 
 #include <algorithm>
-#include <stdexcept>
+#include <utility>
 
 #include "cuda/environment.h"
 #include "cuda/library_search.h"
 #include "cuda/same_problem.h"
 #include "launch/preparation.h"
+#include "plan/call_plan.h"
 #include "plan/runnable.h"
-#include "plan/variant.h"
-#include "problem/preparation.h"
 
 namespace tilewright::cuda {
 namespace {
@@ -22,45 +21,9 @@ std::atomic<std::uint64_t> runtimes{0};
 // Remembered kinds of calls, of all threads: some megabytes.
 constexpr std::size_t kind_limit = 8192;
 
-/// A few entries; a new one replaces the oldest.
-template <class Entry, int capacity>
-class Recent {
-public:
-    template <class Predicate>
-    Entry* find(const Predicate& wanted) {
-        for (int i = 0; i < size_; ++i) {
-            if (wanted(entries_[i])) return &entries_[i];
-        }
-        return nullptr;
-    }
-    Entry& add(const Entry& entry) {
-        Entry& place = entries_[next_];
-        place = entry;
-        next_ = (next_ + 1) % capacity;
-        size_ = std::min(size_ + 1, capacity);
-        return place;
-    }
-    void clear() { size_ = next_ = 0; }
-
-private:
-    std::array<Entry, capacity> entries_{};
-    int size_ = 0;
-    int next_ = 0;
-};
-
-bool serves(const Workspace& given, const Workspace& needed) {
-    return needed.bytes == 0 || (given.data == needed.data && given.bytes >= needed.bytes);
-}
-
 int usable_sms(const Device& device, int limit) { return limit > 0 ? std::min(limit, device.sms()) : device.sms(); }
 
 }  // namespace
-
-struct Runtime::ThreadCache {
-    std::uint64_t owner = 0;
-    Recent<Repeatable, 8> calls;
-    Recent<Chosen, 32> kinds;
-};
 
 Runtime::Runtime(const Driver& driver, const KernelPack& pack, DiskCache cache, std::vector<std::string> compilers)
     : driver_(driver), store_(pack, std::move(cache), std::move(compilers)), id_(++runtimes) {}
@@ -79,35 +42,24 @@ Device& Runtime::device(int index) {
     return device;
 }
 
-Runtime::ThreadCache& Runtime::thread_cache() const {
+CallCache& Runtime::call_cache() const {
     // 67 KiB, which as a thread_local object would be taken from the stack of every thread of a program.
-    thread_local const auto own = std::make_unique<ThreadCache>();
-    ThreadCache& cache = *own;
-    if (cache.owner != id_) {
-        cache.calls.clear();
-        cache.kinds.clear();
-        cache.owner = id_;
-    }
-    return cache;
+    thread_local const auto own = std::make_unique<CallCache>();
+    own->belong_to(id_);
+    return *own;
 }
 
 bool Runtime::repeat(const Problem& problem, const InStream& order, const Workspace& workspace) {
-    Repeatable* known = thread_cache().calls.find([&](const Repeatable& call) {
-        // The fast variant does not apply alpha.
-        return same_addresses(call.problem, problem) && same_kind(call.problem, problem) &&
-               (call.problem.alpha == 1) == (problem.alpha == 1) && serves(workspace, call.workspace);
-    });
+    KnownCall* known = call_cache().find(problem, workspace);
     if (known == nullptr) return false;
     if (known->ready.arguments.k > 0) known->ready.arguments.alpha = problem.alpha;  // otherwise D is C, or zeros
     known->device->launch(known->ready, order);
     return true;
 }
 
-bool Runtime::knows_kind(const Problem& problem) const {
-    return thread_cache().kinds.find([&](const Chosen& kind) { return same_kind(kind.problem, problem); }) != nullptr;
-}
+bool Runtime::knows_kind(const Problem& problem) const { return call_cache().find_kind(problem) != nullptr; }
 
-Runtime::Chosen Runtime::choose_shared(const Problem& problem, const Geometry& geometry) {
+KnownKind Runtime::choose(const Problem& problem, const GpuCall& call) {
     Device& on = device(device_of(problem));
     const std::lock_guard lock(mutex_);
     const std::size_t hash = kind_hash(problem);
@@ -115,29 +67,31 @@ Runtime::Chosen Runtime::choose_shared(const Problem& problem, const Geometry& g
     for (auto known = begin; known != end; ++known) {
         if (same_kind(known->second.problem, problem)) return known->second;
     }
-    Chosen chosen{.problem = problem, .device = &on, .tile = planner::chosen_tile(problem, geometry, on.description())};
+    KnownKind chosen(problem, on, planner::chosen_tiles(problem, call, on.description()));
     if (chosen_.size() >= kind_limit) chosen_.clear();
     chosen_.emplace(hash, chosen);
     return chosen;
 }
 
-Runtime::Chosen& Runtime::choose(const Problem& problem, const Geometry& geometry, ThreadCache& cache) {
-    Chosen* known = cache.kinds.find([&](const Chosen& kind) { return same_kind(kind.problem, problem); });
-    return known != nullptr ? *known : cache.kinds.add(choose_shared(problem, geometry));
+void Runtime::run(const Problem& problem, const GpuCall& call, const InStream& order, const Workspace& workspace) {
+    CallCache& cache = call_cache();
+    KnownKind* known = cache.find_kind(problem);
+    KnownKind& kind = known != nullptr ? *known : cache.add(choose(problem, call));
+    Device& on = *kind.device;
+    const planner::CallPlan plan = planner::call_plan(call, tile_of(kind.tiles, call.product));
+    const launch::Launch lowered = launch::lower(plan, usable_sms(on, problem.sm_limit));
+    const KernelHandle kernel = lowered.blocks > 0 ? kind.kernel(plan.kernel.tile) : nullptr;
+    KnownCall& ready = cache.add({.problem = problem,
+                                  .workspace = {workspace.data, call.before.bytes},
+                                  .device = &on,
+                                  .ready = on.ready(kernel, lowered)});
+    ready.ready.before = on.ready(launch::lower_workspace(call.before, workspace.data));
+    on.launch(ready.ready, order);
 }
 
-KernelHandle Runtime::Chosen::kernel(const hopper::Tile& variant) {
-    for (LoadedKernel& known : kernels) {
-        if (known.kernel == nullptr) known = {variant, device->kernel(variant)};
-        if (known.tile == variant) return known.kernel;
-    }
-    throw std::logic_error("a tile has more variants than a call remembers");
-}
-
-void Runtime::run_as(const Problem& problem, const DeviceDescription& planned_for, const InStream& order,
-                     const Workspace& workspace) {
-    const Geometry described = geometry(problem);
-    run(described, planner::chosen_tile(problem, described, planned_for),
+void Runtime::run_as(const Problem& problem, const GpuCall& call, const DeviceDescription& planned_for,
+                     const InStream& order, const Workspace& workspace) {
+    run(call, planner::chosen_tile(problem, call, planned_for),
         {.device = device_of(problem),
          .stream = order.stream,
          .sm_limit = problem.sm_limit,
@@ -145,31 +99,16 @@ void Runtime::run_as(const Problem& problem, const DeviceDescription& planned_fo
          .workspace = workspace});
 }
 
-void Runtime::run(const Problem& problem, const InStream& order, const Workspace& workspace) {
-    ThreadCache& cache = thread_cache();
-    const Geometry described = geometry(problem);
-    Chosen& chosen = choose(problem, described, cache);
-    Device& on = *chosen.device;
-    const Preparation before = preparation(described);
-    const Geometry product = prepared(described, before, workspace.data);
-    const hopper::Tile tile = planner::variant(product, chosen.tile);
-    const launch::Launch lowered = launch::lower(product, tile, usable_sms(on, problem.sm_limit));
-    const KernelHandle kernel = lowered.blocks > 0 ? chosen.kernel(tile) : nullptr;
-    Repeatable& call = cache.calls.add({.problem = problem,
-                                        .workspace = {workspace.data, before.bytes},
-                                        .device = &on,
-                                        .ready = on.ready(kernel, lowered)});
-    call.ready.before = on.ready(launch::lower_preparation(before, workspace.data));
-    on.launch(call.ready, order);
+void Runtime::run(const Geometry& geometry, const hopper::Kernel& tile, const Target& target) {
+    run(gpu_call(geometry, target.workspace.data), tile, target);
 }
 
-void Runtime::run(const Geometry& geometry, const hopper::Tile& tile, const Target& target) {
+void Runtime::run(const GpuCall& call, const hopper::Kernel& tile, const Target& target) {
     Device& on = device(target.device);
-    const Preparation before = preparation(geometry);
-    const Geometry product = prepared(geometry, before, target.workspace.data);
-    const hopper::Tile kernel = planner::variant(product, tile);
-    ReadyLaunch ready = on.ready(on.kernel(kernel), launch::lower(product, kernel, usable_sms(on, target.sm_limit)));
-    ready.before = on.ready(launch::lower_preparation(before, target.workspace.data));
+    const planner::CallPlan plan = planner::call_plan(call, tile);
+    const launch::Launch lowered = launch::lower(plan, usable_sms(on, target.sm_limit));
+    ReadyLaunch ready = on.ready(on.kernel(plan.kernel.tile), lowered);
+    ready.before = on.ready(launch::lower_workspace(call.before, target.workspace.data));
     on.launch(ready, {target.stream, target.overlap});
 }
 

@@ -1,5 +1,5 @@
 // Turns a validated problem into a launch. The tile is chosen once per kind of call. A call that a thread makes again
-// is launched without a second look.
+// is launched from the call cache.
 #pragma once
 
 #include <tilewright/run.h>
@@ -11,7 +11,10 @@
 #include <unordered_map>
 #include <vector>
 
+#include "cuda/call_cache.h"
 #include "cuda/device.h"
+#include "plan/variant.h"
+#include "problem/gpu_call.h"
 
 namespace tilewright::cuda {
 
@@ -35,17 +38,18 @@ public:
     /// Whether this thread recently ran a problem that differs from this one only in addresses and alpha.
     bool knows_kind(const Problem& problem) const;
 
-    /// For a problem without findings of `validate` for the backend hopper, with the workspace that it needs, if any.
-    /// After the first call of its kind by a thread, no allocation and no lock, except for calls with a workspace.
-    void run(const Problem& problem, const InStream& order, const Workspace& workspace = {});
+    /// For a problem without findings of `validate` and `check_workspace` for the backend hopper, and its description
+    /// with the addresses in this workspace. After the first call of its kind by a thread, no allocation and no lock,
+    /// except for calls with a workspace.
+    void run(const Problem& problem, const GpuCall& call, const InStream& order, const Workspace& workspace = {});
 
     /// Runs the problem as the planner would on another device, to get that device's bits. Each call is planned again.
-    void run_as(const Problem& problem, const DeviceDescription& planned_for, const InStream& order,
-                const Workspace& workspace = {});
+    void run_as(const Problem& problem, const GpuCall& call, const DeviceDescription& planned_for,
+                const InStream& order, const Workspace& workspace = {});
 
     /// Runs exactly this tile, legal for the problem, in the variant that serves it: for tuning, benchmarks and tests.
-    /// `geometry` is not prepared.
-    void run(const Geometry& geometry, const hopper::Tile& tile, const Target& target);
+    /// `geometry` is the caller's, and the workspace is large enough.
+    void run(const Geometry& geometry, const hopper::Kernel& tile, const Target& target);
 
     /// Runs a quantizer's launches, one after another.
     void quantize(const std::vector<launch::QuantizeLaunch>& launches, const Target& target);
@@ -57,43 +61,19 @@ public:
     Device& device(int index);
 
 private:
-    struct LoadedKernel {
-        hopper::Tile tile;
-        KernelHandle kernel = nullptr;
-    };
-    /// The choice for one kind of calls: a tile, and the variants of it that were needed so far.
-    struct Chosen {
-        Problem problem;
-        Device* device = nullptr;
-        hopper::Tile tile;
-        // Addresses also decide between kernels for weights read in place and for packed weights.
-        std::array<LoadedKernel, 6> kernels{};
-
-        /// Loaded when first needed.
-        KernelHandle kernel(const hopper::Tile& variant);
-    };
-    struct Repeatable {
-        Problem problem;
-        // As much as is needed; empty if the launches contain no address of it.
-        Workspace workspace;
-        Device* device = nullptr;
-        ReadyLaunch ready;
-    };
-    struct ThreadCache;
-
-    ThreadCache& thread_cache() const;
-    Chosen& choose(const Problem& problem, const Geometry& geometry, ThreadCache& cache);
-    Chosen choose_shared(const Problem& problem, const Geometry& geometry);
+    CallCache& call_cache() const;
+    /// The kind of this call, chosen once for all threads.
+    KnownKind choose(const Problem& problem, const GpuCall& call);
+    void run(const GpuCall& call, const hopper::Kernel& tile, const Target& target);
 
     const Driver& driver_;
     KernelStore store_;
-    // The runtime's number, which is never used again, because thread caches outlive the runtime.
-    std::uint64_t id_;
+    std::uint64_t id_;  // for CallCache::belong_to
     static constexpr int device_limit = 64;
     std::array<std::atomic<Device*>, device_limit> opened_{};
     std::mutex mutex_;
     std::vector<std::unique_ptr<Device>> devices_;
-    std::unordered_multimap<std::size_t, Chosen> chosen_;  // by kind_hash
+    std::unordered_multimap<std::size_t, KnownKind> chosen_;  // by kind_hash
 };
 
 /// This process's runtime: its driver, the embedded pack, the cache folder of the environment.

@@ -1,4 +1,4 @@
-# Writes device headers as C++ string literals:  cmake -D ROOT=src -D FILES="hopper/tile/tile.h ..." -D OUTPUT=x.cpp -P this
+# Writes device headers as C++ string literals:  cmake -D ROOT=src -D FILES="hopper/description/kernel.h ..." -D OUTPUT=x.cpp -P this
 separate_arguments(FILES)
 set(text "#include \"cuda/sources.h\"\n\nnamespace tilewright::cuda {\nnamespace {\nconstexpr SourceFile files[] = {\n")
 foreach(name IN LISTS FILES)

@@ -8,7 +8,7 @@
 namespace tilewright::cuda {
 
 struct SourceFile {
-    const char* name;  // the name in includes: "hopper/tile/tile.h"
+    const char* name;  // the name in includes: "hopper/description/kernel.h"
     const char* text;
 };
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "hopper/tile/tile.h"
+#include "hopper/description/kernel.h"
 
 namespace tilewright::cuda {
 namespace {

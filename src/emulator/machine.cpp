@@ -1,7 +1,7 @@
 #include "emulator/machine.h"
 
 #include "emulator/race.h"
-#include "hopper/tile/budget.h"
+#include "hopper/description/derive.h"
 
 #include <fmt/format.h>
 

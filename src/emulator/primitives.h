@@ -2,15 +2,15 @@
 // kernel's header is included first, then this file.
 #pragma once
 
+#include "hopper/description/derive.h"
 #include "hopper/ptx/ptx.h"
-#include "hopper/tile/operands.h"
 
 namespace tilewright::emulator {
 
 struct WgmmaCall {
     int n;
-    hopper::Storage a;
-    hopper::Storage b;
+    hopper::ValueFormat a;
+    hopper::ValueFormat b;
     hopper::MatrixDescriptor a_rows;  // unused if mma A is in registers
     hopper::MatrixDescriptor b_rows;
     bool accumulate;
@@ -30,18 +30,18 @@ void* shared_memory(int bytes);
 
 namespace tilewright::hopper {
 
-template <int n, Storage a, Storage b>
+template <int n, ValueFormat a, ValueFormat b>
 void wgmma(float (&d)[n / 2], MatrixDescriptor a_rows, MatrixDescriptor b_rows, bool accumulate) {
     static_assert(n % 8 == 0 && n >= 8 && n <= 256, "wgmma: n is a multiple of 8 up to 256");
     emulator::start_wgmma(d, {n, a, b, a_rows, b_rows, accumulate, false}, nullptr);
 }
 
-template <int n, Storage a, Storage b>
+template <int n, ValueFormat a, ValueFormat b>
 void wgmma(float (&d)[n / 2], const u32 (&a_fragment)[4], MatrixDescriptor b_rows, bool accumulate) {
     static_assert(n % 8 == 0 && n >= 8 && n <= 256, "wgmma: n is a multiple of 8 up to 256");
     emulator::start_wgmma(d, {n, a, b, 0, b_rows, accumulate, true}, a_fragment);
 }
-template <int n, Storage a, Storage b>
+template <int n, ValueFormat a, ValueFormat b>
 void wgmma(float (&d)[n / 2], const u32 (&a_fragment)[4], u64 b_rows, bool accumulate) {
     wgmma<n, a, b>(d, a_fragment, MatrixDescriptor(b_rows), accumulate);
 }

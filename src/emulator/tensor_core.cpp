@@ -23,15 +23,15 @@ constexpr int step = 32;        // bytes of k
 constexpr int row_bytes = 128;  // of an operand in shared memory
 constexpr u32 descriptor_limit = 1U << 14;
 
-Format format(hopper::Storage storage) {
-    if (storage == hopper::Storage::bf16) return Format::bf16;
-    return storage == hopper::Storage::e5m2 ? Format::e5m2 : Format::e4m3;
+Format format(hopper::ValueFormat storage) {
+    if (storage == hopper::ValueFormat::bf16) return Format::bf16;
+    return storage == hopper::ValueFormat::e5m2 ? Format::e5m2 : Format::e4m3;
 }
-const formats::Fields& fields(hopper::Storage storage) { return formats::fields(format(storage)); }
-bool is_bf16(hopper::Storage storage) { return storage == hopper::Storage::bf16; }
-int products(hopper::Storage storage) { return step / element_bytes(storage); }
+const formats::Fields& fields(hopper::ValueFormat storage) { return formats::fields(format(storage)); }
+bool is_bf16(hopper::ValueFormat storage) { return storage == hopper::ValueFormat::bf16; }
+int products(hopper::ValueFormat storage) { return step / element_bytes(storage); }
 
-const float* fp8_values(hopper::Storage storage) {
+const float* fp8_values(hopper::ValueFormat storage) {
     static const auto table = [] {
         std::array<std::array<float, 256>, 2> t{};
         for (u32 code = 0; code < 256; ++code) {
@@ -40,10 +40,10 @@ const float* fp8_values(hopper::Storage storage) {
         }
         return t;
     }();
-    return table[storage == hopper::Storage::e5m2 ? 1 : 0].data();
+    return table[storage == hopper::ValueFormat::e5m2 ? 1 : 0].data();
 }
 
-std::vector<float> values_of(const std::vector<u8>& bytes, hopper::Storage storage) {
+std::vector<float> values_of(const std::vector<u8>& bytes, hopper::ValueFormat storage) {
     std::vector<float> values(bytes.size() / element_bytes(storage));
     const float* const table = fp8_values(storage);
     for (std::size_t i = 0; i < values.size(); ++i) {
@@ -84,7 +84,7 @@ struct Decoded {
     bool usual;
 };
 
-bool is_usual(const cpu::Extent& extent, hopper::Storage storage) {
+bool is_usual(const cpu::Extent& extent, hopper::ValueFormat storage) {
     if (!is_bf16(storage)) return extent.largest < 0x7F80'0000;
     constexpr float smallest = 0x1p-50F, beyond = 0x1p51F;
     static_assert(cpu::bf16_range_exponent == 50);
@@ -92,7 +92,7 @@ bool is_usual(const cpu::Extent& extent, hopper::Storage storage) {
            extent.smallest >= std::bit_cast<std::int32_t>(smallest);
 }
 
-Decoded decode(const std::vector<u8>& bytes, hopper::Storage storage, int panel, int lanes) {
+Decoded decode(const std::vector<u8>& bytes, hopper::ValueFormat storage, int panel, int lanes) {
     const std::vector<float> values = values_of(bytes, storage);
     const int length = products(storage), count = static_cast<int>(values.size()) / length;
     const int panels = ceil_div(count, panel);
@@ -123,12 +123,12 @@ bool is_sum_of_fp8(float x) {
 }
 
 /// Whether the kernels for usual operands take it.
-bool is_usual_sum(float x, hopper::Storage storage) {
+bool is_usual_sum(float x, hopper::ValueFormat storage) {
     if (!is_bf16(storage)) return std::isfinite(x);
     return x == 0 || (std::abs(x) >= 0x1p-100F && std::abs(x) < 0x1p110F);
 }
 
-auto step_of(const cpu::ExactKernels& kernels, hopper::Storage storage, bool usual) {
+auto step_of(const cpu::ExactKernels& kernels, hopper::ValueFormat storage, bool usual) {
     if (is_bf16(storage)) return usual ? kernels.bf16 : kernels.bf16_general;
     return usual ? kernels.fp8 : kernels.fp8_general;
 }
@@ -144,7 +144,7 @@ void multiply_scalar(const WgmmaCall& call, const std::vector<u8>& a, const std:
 }
 
 /// Whether each row has a NaN; rows with a NaN become zeros.
-std::vector<bool> take_out_nan_rows(std::vector<u8>& bytes, hopper::Storage storage) {
+std::vector<bool> take_out_nan_rows(std::vector<u8>& bytes, hopper::ValueFormat storage) {
     const std::vector<float> values = values_of(bytes, storage);
     std::vector<bool> has_nan(bytes.size() / step);
     for (std::size_t row = 0; row < has_nan.size(); ++row) {

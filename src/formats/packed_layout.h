@@ -46,7 +46,7 @@ inline constexpr std::int64_t packed_rows = 64;  // of a tile
 inline constexpr std::int64_t packed_k = 128;
 inline constexpr std::int64_t packed_code_bytes = packed_rows * packed_k / 2;
 
-/// Raw codes: where the scales of 64 rows fit into a GPU's shared memory together (hopper/quantize/pack_scales.h).
+/// Raw codes: where the scales of 64 rows fit into a GPU's shared memory together (hopper/pack/pack_scales.h).
 inline constexpr std::int64_t raw_k_limit = 896 * packed_k;
 
 struct PackedHeader {
@@ -193,7 +193,7 @@ constexpr PackedPlace packed_place(PackedFor activations, int k) {
 }
 
 /// The byte of an NVFP4 scale in a tile. NaN is the only byte with a top bit, because kernels cannot test seven bits
-/// (hopper/mainloop/feed_bf16.h).
+/// (hopper/multiply/feed_bf16.h).
 constexpr int packed_nvfp4_scale(int ue4m3_code) {
     constexpr int nan = 0x7F, packed_nan = 0xFF;
     const int number = ue4m3_code & nan;

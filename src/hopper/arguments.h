@@ -127,7 +127,7 @@ struct GroupSizes {
     bool is_64_bit;
 };
 
-/// k_mapped: an operand whose groups begin at positions that only the device knows.
+/// Groups::k_anywhere: an operand whose groups begin at positions that only the device knows.
 struct GroupedOperand {
     const u8* values;
     i64 stride;  // bytes between consecutive rows
@@ -192,12 +192,12 @@ struct PackedTiles {
 /// computed from `sizes`; each group has its own matrix of B.
 struct Arguments {
     TensorMap a;         // (k, row, batch), or (row, k, batch) if A is MN-major.
-    TensorMap a_last;    // Dense: boxes for the last row of tiles; k_mapped: GroupValues.
+    TensorMap a_last;    // Dense: boxes for the last row of tiles; Groups::k_anywhere: GroupValues.
     TensorMap b;         // As a. Packed weights: PackedTiles. Unpacked weights read in place: (byte, row, batch).
     TensorMap d;         // (column, row, batch), if stored_by_tma.
-    TensorMap a_scales;  // If scales_by_tma: (row and k block, 1, batch), or (k block, row, batch) by row.
-    // The same, by row, for the last row of tiles. In stores_f32 kernels it is the map of C, if C is given; a separate
-    // member would change other kernels.
+    TensorMap a_scales;  // If scales_by_tma: (row and k block, 1, batch), or (k block, row, batch) along k.
+    // The same, along k, for the last row of tiles. In kernels for D of f32 it is the map of C, if C is given; a
+    // separate member would change other kernels.
     TensorMap a_scales_last;
     // If scales_by_tma and B has row scales: (row and k block, 1, batch). Unpacked weights read in place: PackedTiles
     // of the bytes that follow the values in packed tiles.

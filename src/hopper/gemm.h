@@ -3,7 +3,7 @@
 // connect them, so that loads of the next tile and stores of the last tile overlap the current tile.
 //
 // The tables below show the warps and barriers of the tile 256x128x128 with 1x128 : 128x128 scales. Two tests check the
-// tables. tests/emulator/table_test.cpp compares them with roles.h and budget.h, which compute them.
+// tables. tests/emulator/table_test.cpp compares them with roles.h and design.h, which compute them.
 // barrier_users_test.cpp compares them with the behaviour of kernels. Other kernels differ as follows:
 //
 // - Grouped: warp 1 is the scheduler. It also produces the work tiles (signals work_full, waits for work_empty), for
@@ -12,7 +12,7 @@
 //   TMA cannot load. The bytes of these k-blocks arrive at `landed`, and row_scales then makes load's arrival at
 //   `full`.
 // - Epilogue scales: their barriers take the place of the block scales' barriers.
-// - D of f32 is stored from stages of the ring (epilogue/f32_store.h). `staged` belongs to these stages and counts the
+// - D of f32 is stored from stages of the ring (store/f32_store.h). `staged` belongs to these stages and counts the
 //   arrivals of all consumer warps. The store warp, not the consumers, signals `empty`; nothing signals `stored`.
 // clang-format off
 //
@@ -45,26 +45,30 @@
 // clang-format on
 #pragma once
 
+#include "hopper/description/derive.h"
+#include "hopper/description/rules.h"
 #include "hopper/kernel/consumer_loops.h"
 #include "hopper/kernel/producer.h"
 
 namespace tilewright::hopper {
 
-template <Tile tile>
-__global__ void __launch_bounds__(block_threads(tile), blocks_per_sm(tile))
+template <Kernel kernel>
+__global__ void __launch_bounds__(design_of(kernel).threads, design_of(kernel).blocks_per_sm)
     gemm(const __grid_constant__ Arguments arguments) {
-    static_assert(is_consistent(tile));
-    static_assert(sizeof(Shared<tile>) == shared_bytes(tile));
-    auto& shared = shared_memory<Shared<tile>>();
+    static_assert(contradiction(kernel) == nullptr);
+    constexpr Design design = design_of(kernel);
+    static_assert(sizeof(Shared<design>) == design.shared_bytes);
+    auto& shared = shared_memory<Shared<design>>();
     const int warp = warp_index();
-    if (role_of(tile, warp) == Role::load && lane_index() == 0) {
+    if (role_of(design, warp) == Role::load && lane_index() == 0) {
         tma_prefetch(arguments.a);
-        if constexpr (!is_grouped(tile) && !maps_groups(tile)) tma_prefetch(arguments.a_last);
-        if constexpr (!has_packed_weights(tile) || has_raw_codes(tile)) tma_prefetch(arguments.b);
-        init_full<tile>(shared, arguments);
+        if constexpr (design.groups != Groups::rows && design.groups != Groups::k_anywhere)
+            tma_prefetch(arguments.a_last);
+        if constexpr (!design.b.is_packed() || design.b.form == Form::rows_and_tiles) tma_prefetch(arguments.b);
+        init_full<design>(shared, arguments);
     }
     sync_warp();
-    WorkTiles<tile> tiles(shared, arguments);
+    WorkTiles<design> tiles(shared, arguments);
     tiles.prepare();
     // Up to this line the kernel has read only its arguments.
     wait_for_earlier_kernels();
@@ -72,19 +76,19 @@ __global__ void __launch_bounds__(block_threads(tile), blocks_per_sm(tile))
 
     int budget = 0;
     if (warp < producer_warps) {
-        if constexpr (moves_registers(tile)) registers_give<producer_registers(tile)>();
-        budget = produce<tile>(shared, arguments, tiles, warp);
+        if constexpr (design.shape.warpgroups > 1) registers_give<design.producer_registers>();
+        budget = produce<design>(shared, arguments, tiles, warp);
     } else {
-        if constexpr (moves_registers(tile)) registers_take<consumer_registers(tile)>();
-        sync_initialised<tile>(NamedBarrier::consumers);
-        budget = consume<tile>(shared, arguments, tiles, warp - producer_warps);
+        if constexpr (design.shape.warpgroups > 1) registers_take<design.consumer_registers>();
+        sync_initialised<design>(NamedBarrier::consumers);
+        budget = consume<design>(shared, arguments, tiles, warp - producer_warps);
     }
     if (budget < 0) {
         Timeout& timeout = warp < producer_warps ? arguments.report->producer : arguments.report->consumer;
         store_global(&timeout.word, Timeout::pack(u32(block_index()), u32(thread_index()), budget));
     }
     // Warps of a peer may still signal this block's barriers. (Split-K: no warp does.)
-    if constexpr (shares_operand(tile)) sync_cluster();
+    if constexpr (design.cluster.shares_operand()) sync_cluster();
 }
 
 }  // namespace tilewright::hopper

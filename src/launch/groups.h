@@ -2,7 +2,7 @@
 #pragma once
 
 #include "hopper/arguments.h"
-#include "hopper/tile/tile.h"
+#include "hopper/description/kernel.h"
 #include "problem/geometry.h"
 
 namespace tilewright::launch {

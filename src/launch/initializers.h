@@ -8,25 +8,28 @@
 #include <string_view>
 #include <utility>
 
+#include "hopper/description/kernel.h"
 #include "hopper/moe/spec.h"
 #include "hopper/quantize/quantizer.h"
-#include "hopper/tile/tile.h"
 
 namespace tilewright::launch {
 
-constexpr const char* type_name(hopper::Storage) { return "Storage"; }
-constexpr const char* type_name(hopper::Decoding) { return "Decoding"; }
-constexpr const char* type_name(hopper::Scaling) { return "Scaling"; }
-constexpr const char* type_name(hopper::Major) { return "Major"; }
-constexpr const char* type_name(hopper::ClusterUse) { return "ClusterUse"; }
-constexpr const char* type_name(hopper::Family) { return "Family"; }
-constexpr const char* type_name(hopper::Variant) { return "Variant"; }
-constexpr const char* type_name(hopper::Number) { return "Number"; }
-constexpr const char* type_name(hopper::Formula) { return "Formula"; }
-constexpr const char* type_name(hopper::ScaledBy) { return "ScaledBy"; }
-constexpr const char* type_name(hopper::BlockFormat) { return "BlockFormat"; }
-constexpr const char* type_name(hopper::RowOutput) { return "RowOutput"; }
-constexpr const char* type_name(hopper::Unit) { return "Unit"; }
+constexpr const char* type_name(hopper::ValueFormat) { return "hopper::ValueFormat"; }
+constexpr const char* type_name(hopper::Form) { return "hopper::Form"; }
+constexpr const char* type_name(hopper::ClusterUse) { return "hopper::ClusterUse"; }
+constexpr const char* type_name(hopper::Groups) { return "hopper::Groups"; }
+constexpr const char* type_name(hopper::Output) { return "hopper::Output"; }
+constexpr const char* type_name(hopper::ScaleOrder) { return "hopper::ScaleOrder"; }
+constexpr const char* type_name(StepKind) { return "StepKind"; }
+constexpr const char* type_name(ScaleUse) { return "ScaleUse"; }
+constexpr const char* type_name(Folded) { return "Folded"; }
+constexpr const char* type_name(hopper::Decoding) { return "hopper::Decoding"; }
+constexpr const char* type_name(hopper::Number) { return "hopper::Number"; }
+constexpr const char* type_name(hopper::Formula) { return "hopper::Formula"; }
+constexpr const char* type_name(hopper::ScaledBy) { return "hopper::ScaledBy"; }
+constexpr const char* type_name(hopper::BlockFormat) { return "hopper::BlockFormat"; }
+constexpr const char* type_name(hopper::RowOutput) { return "hopper::RowOutput"; }
+constexpr const char* type_name(hopper::Unit) { return "hopper::Unit"; }
 
 /// Enumerators are written as numbers: their order is part of the headers, which every compiled kernel's key covers.
 class Initializers {
@@ -34,7 +37,7 @@ public:
     void field(const char* name, std::integral auto value) { add(name, fmt::format("{}", value)); }
     template <class Enumeration>
     void field(const char* name, Enumeration value) {
-        add(name, fmt::format("tilewright::hopper::{}({})", type_name(value), static_cast<int>(value)));
+        add(name, fmt::format("tilewright::{}({})", type_name(value), static_cast<int>(value)));
     }
     template <class Fields>
     void group(const char* name, Fields fields) {

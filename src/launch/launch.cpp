@@ -4,19 +4,16 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <stdexcept>
 
 #include "base/math.h"
 #include "formats/packed_layout.h"
+#include "hopper/description/derive.h"
+#include "hopper/description/rules.h"
 #include "hopper/schedule/dense.h"
-#include "hopper/tile/roles.h"
-#include "hopper/tile/stage_layout.h"
 #include "launch/groups.h"
 #include "launch/maps.h"
-#include "launch/tile_code.h"
 #include "plan/tile_distribution.h"
 #include "plan/tma.h"
-#include "plan/variant.h"
 #include "problem/hopper_rules.h"
 
 namespace tilewright::launch {
@@ -47,9 +44,8 @@ hopper::ScaleView packed_row_factors(const Geometry& g) {
     static_assert(formats::PackedSections{.windows = 3}.tile_bytes() == hopper::windowed_tile_bytes(3));
     static_assert(formats::PackedSections{.windows = hopper::most_windows, .has_codes = false}.tile_bytes() ==
                   hopper::raw_tile_bytes);
-    static_assert(formats::PackedSections{}.tile_bytes() == packed_tile_bytes(hopper::Storage::packed_e2m1));
-    static_assert(formats::PackedSections{.scale_block = 16}.tile_bytes() ==
-                  packed_tile_bytes(hopper::Storage::packed_nvfp4_bf16));
+    static_assert(formats::PackedSections{}.tile_bytes() == hopper::packed_tile_bytes(32));
+    static_assert(formats::PackedSections{.scale_block = 16}.tile_bytes() == hopper::packed_tile_bytes(16));
     constexpr int words = sizeof(formats::PackedRow) / sizeof(float);
     return {.data = g.k == 0 ? nullptr : g.b.packed.rows,
             .batch_stride = g.b.packed.row_tiles * formats::packed_rows * words,
@@ -103,28 +99,28 @@ const void* aligned_down(const void* address) {
     return std::bit_cast<const void*>(std::bit_cast<std::uintptr_t>(address) & ~std::uintptr_t{15});
 }
 
-hopper::Arguments arguments(const Geometry& g, const hopper::Tile& tile) {
+hopper::Arguments arguments(const Geometry& g, const planner::KernelPlan& kernel, const hopper::Design& tile) {
     hopper::Arguments result{};
     result.scales_a = scale_view(g.a, g.m, g.k);
     result.scales_b = scale_view(g.b, g.n, g.k);
-    if (tile.a.scaling == hopper::Scaling::alpha) {
+    if (tile.a.is_nvfp4()) {
         result.scales_a = tensor_scales(g.a.tensor_scale, g.a.tensor_scale_stride, g.m, g.k);
     }
-    if (tile.b.scaling == hopper::Scaling::alpha) {
+    if (tile.b.is_nvfp4() && !tile.b.is_packed()) {
         result.scales_b = tensor_scales(g.b.tensor_scale, g.b.tensor_scale_stride, g.n, g.k);
     }
-    if (has_packed_weights(tile)) {
-        const bool nvfp4 = tile.b.storage == hopper::Storage::packed_nvfp4_bf16;
+    if (tile.b.is_packed()) {
+        const bool nvfp4 = tile.b.is_nvfp4();
         result.scales_b = nvfp4 ? tensor_scales(g.b.packed.tensor_scales, g.b.packed.tensor_scale_stride, g.n, g.k)
                                 : packed_row_factors(g);
-        (has_raw_codes(tile) ? result.b_scales : result.b) = packed_tiles(g.b.packed).as_map();
+        (tile.b.form == hopper::Form::rows_and_tiles ? result.b_scales : result.b) = packed_tiles(g.b.packed).as_map();
     }
     result.output = output_view(g.d);
     result.addend = output_view(g.c);
     result.format = output_format(g.output);
     result.addend_format = output_format(g.addend());
     // Without any k the sums are 0, and -1 * 0 + C is C including the sign of its zeros.
-    result.alpha = g.k > 0 ? g.alpha : g.c.data != nullptr ? -1.0F : 1.0F;
+    result.alpha = g.k > 0 ? g.alpha : g.c.given ? -1.0F : 1.0F;
     result.m = static_cast<int>(g.m);
     result.n = static_cast<int>(g.n);
     result.k = static_cast<int>(g.k);
@@ -133,30 +129,32 @@ hopper::Arguments arguments(const Geometry& g, const hopper::Tile& tile) {
     result.scheduler = hopper::scheduler_params(
         tile, {.m = result.m, .n = result.n, .batch = result.batch, .raster_width = result.raster_width});
     result.sizes = group_sizes(g);
-    if (maps_groups(tile)) result.a_last = group_values(g).packed();
-    result.stored_by_tma = planner::stores_by_tma(g, tile);
-    result.scales_by_tma = planner::loads_scales_by_tma(g, tile);
+    if (tile.groups == hopper::Groups::k_anywhere) result.a_last = group_values(g).packed();
+    result.stored_by_tma = kernel.stores_by_tma;
+    result.scales_by_tma = kernel.scales_by_tma;
     return result;
 }
 
-void add_scale_maps(const Geometry& g, const hopper::Tile& tile, Launch& launch) {
-    if (tile.a.scaling == hopper::Scaling::block_1x128) {
-        launch.a_scales = has_k_major_scales(tile) ? k_major_scale_map(g.a, planner::sizes_of_a(g), d_rows(tile),
-                                                                       k_blocks_per_scale_copy(tile))
-                                                   : m_major_scale_map(g.a, planner::sizes_of_a(g), d_rows(tile));
+void add_scale_maps(const Geometry& g, const hopper::Design& tile, Launch& launch) {
+    if (has_1x128_scales(tile.a, tile.order.a)) {
+        launch.a_scales =
+            tile.scale_order == hopper::ScaleOrder::along_k
+                ? k_major_scale_map(g.a, planner::sizes_of_a(g), tile.d_rows, tile.k_blocks_per_scale_copy)
+                : m_major_scale_map(g.a, planner::sizes_of_a(g), tile.d_rows);
     }
-    if (tile.b.scaling == hopper::Scaling::block_1x128) {
-        launch.b_scales = m_major_scale_map(g.b, planner::sizes_of_b(g), d_columns(tile));
+    if (has_1x128_scales(tile.b, tile.order.b)) {
+        launch.b_scales = m_major_scale_map(g.b, planner::sizes_of_b(g), tile.d_columns);
     }
 }
 
 /// Smaller boxes for the last row of tiles, if it loads fewer rows of A.
-void add_last_maps(const Geometry& g, const hopper::Tile& tile, Launch& launch) {
-    const int rows = rows_of_a(tile, static_cast<int>(g.m % d_rows(tile)));
-    if (is_grouped(tile) || maps_groups(tile) || rows % d_rows(tile) == 0) return;
+void add_last_maps(const Geometry& g, const hopper::Design& tile, Launch& launch) {
+    const int rows = rows_of_a(tile, static_cast<int>(g.m % tile.d_rows));
+    if (tile.groups == hopper::Groups::rows || tile.groups == hopper::Groups::k_anywhere || rows % tile.d_rows == 0)
+        return;
     launch.a_last = launch.a;
-    launch.a_last->box[1] = static_cast<hopper::u32>(operand_a(tile).shared ? rows / tile.cluster.size : rows);
-    if (!launch.a_scales || !has_k_major_scales(tile)) return;
+    launch.a_last->box[1] = static_cast<hopper::u32>(tile.operand_a().shared ? rows / tile.cluster.size : rows);
+    if (!launch.a_scales || tile.scale_order != hopper::ScaleOrder::along_k) return;
     launch.a_scales_last = launch.a_scales;
     launch.a_scales_last->box[1] = static_cast<hopper::u32>(rows);
 }
@@ -173,7 +171,7 @@ void make_templates(const Geometry& g, Launch& launch) {
 
 }  // namespace
 
-int raster_width(const Geometry& g, const hopper::Tile& tile) {
+int raster_width(const Geometry& g, const hopper::Design& tile) {
     // Keeps the rows of A and the columns of B that are multiplied at the same time in L2.
     constexpr int square = 8;
     // D of f32 with C is mostly memory traffic, which is faster along D's rows. Between 17 and 29 MB of B this turns
@@ -182,39 +180,39 @@ int raster_width(const Geometry& g, const hopper::Tile& tile) {
     constexpr std::int64_t bytes_that_stay = 20'000'000;
     const std::int64_t k = is_k_grouped(g.grouping.grouping) ? ceil_div<std::int64_t>(g.k, g.groups) : g.k;
     const bool b_stays = g.n * k <= bytes_that_stay;
-    return stores_f32(tile) && g.c.data != nullptr && b_stays ? along_rows : square;
+    return tile.output == hopper::Output::f32_by_tma && g.c.given && b_stays ? along_rows : square;
 }
 
-int blocks(const Geometry& g, const hopper::Tile& tile, int sms) {
+int blocks(const Geometry& g, const hopper::Design& tile, int sms) {
     const std::int64_t columns = clamp_count(ceil_div<std::int64_t>(g.n, hopper::cluster_columns(tile)));
     const std::int64_t clusters = clamp_count(row_tiles(g, hopper::cluster_rows(tile))) * columns;
     const int at_once = std::max(planner::resident_blocks(tile, sms), tile.cluster.size);
     return static_cast<int>(std::min<std::int64_t>(clusters * tile.cluster.size, at_once));
 }
 
-Launch lower(const Geometry& g, const hopper::Tile& tile, int sms) {
-    if (!planner::serves(g, tile)) throw std::logic_error("launch: another variant of " + describe(tile) + " serves");
-    Launch result{.arguments = arguments(g, tile)};
+Launch lower(const Geometry& g, const planner::KernelPlan& kernel, int sms) {
+    const hopper::Design tile = design_of(kernel.tile);
+    Launch result{.arguments = arguments(g, kernel, tile)};
     const planner::OperandSizes of_a = planner::sizes_of_a(g);
     const planner::OperandSizes of_b = planner::sizes_of_b(g);
-    result.a = value_map(g.a, of_a, tile, operand_a(tile));
-    result.has_packed_weights = has_packed_weights(tile) && !has_raw_codes(tile);
-    if (has_raw_codes(tile)) {
+    result.a = value_map(g.a, of_a, tile, tile.operand_a());
+    result.has_packed_weights = tile.b.is_packed() && tile.b.form != hopper::Form::rows_and_tiles;
+    if (tile.b.form == hopper::Form::rows_and_tiles) {
         result.b = code_map(g.b, of_b, tile);
     } else if (!result.has_packed_weights) {
-        result.b = value_map(g.b, of_b, tile, operand_b(tile));
+        result.b = value_map(g.b, of_b, tile, tile.operand_b());
     }
-    if (maps_groups(tile)) make_templates(g, result);
+    if (tile.groups == hopper::Groups::k_anywhere) make_templates(g, result);
     // Without any k the operands are never read, and may have no memory. A tensor map still needs an address.
     if (g.k == 0) result.a.base = result.b.base = aligned_down(g.d.data);
-    if (result.arguments.stored_by_tma) result.d = output_map(g, g.d, tile);
-    if (stores_f32(tile) && g.c.data != nullptr) result.a_scales_last = output_map(g, g.c, tile);
-    if (result.arguments.scales_by_tma) add_scale_maps(g, tile, result);
+    if (kernel.stores_by_tma) result.d = output_map(g, g.d, tile);
+    if (tile.output == hopper::Output::f32_by_tma && g.c.given) result.a_scales_last = output_map(g, g.c, tile);
+    if (kernel.scales_by_tma) add_scale_maps(g, tile, result);
     add_last_maps(g, tile, result);
     result.blocks = blocks(g, tile, sms);
     result.cluster = tile.cluster.size;
-    result.threads = block_threads(tile);
-    result.shared_bytes = shared_bytes(tile);
+    result.threads = tile.threads;
+    result.shared_bytes = tile.shared_bytes;
     return result;
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "hopper/tile/output_tiling.h"
+#include "hopper/description/derive.h"
 
 namespace tilewright::launch {
 namespace {
@@ -24,8 +24,8 @@ constexpr int scale_bytes = 4;
 }  // namespace
 
 hopper::TensorMapDescription value_map(const OperandGeometry& operand, const OperandSizes& sizes,
-                                       const hopper::Tile& tile, const hopper::OperandTile& side) {
-    const int bytes = element_bytes(side.spec.storage);
+                                       const hopper::Design& tile, const hopper::OperandTile& side) {
+    const int bytes = element_bytes(side.multiplied);
     // Without any k no row is ever copied, and its stride may be anything.
     const std::int64_t rows = sizes.k == 0 ? 1 : sizes.rows;
     const std::int64_t batch = sizes.k == 0 ? 1 : sizes.batch;
@@ -35,7 +35,7 @@ hopper::TensorMapDescription value_map(const OperandGeometry& operand, const Ope
                 .sizes = {size(sizes.rows), size(sizes.k), size(sizes.batch)},
                 .strides = {map_stride(operand.value_strides.k, sizes.k, bytes),
                             map_stride(operand.value_strides.group, batch, bytes)},
-                .box = {static_cast<hopper::u32>(box_rows(tile, side)), static_cast<hopper::u32>(tile.shape.k), 1},
+                .box = {static_cast<hopper::u32>(side.box_rows), static_cast<hopper::u32>(tile.stage_k), 1},
                 .swizzled = true};
     }
     return {.base = operand.values,
@@ -43,12 +43,12 @@ hopper::TensorMapDescription value_map(const OperandGeometry& operand, const Ope
             .sizes = {size(sizes.k), size(sizes.rows), size(sizes.batch)},
             .strides = {map_stride(operand.value_strides.row, rows, bytes),
                         map_stride(operand.value_strides.group, batch, bytes)},
-            .box = {static_cast<hopper::u32>(box_k(tile)), static_cast<hopper::u32>(box_rows(tile, side)), 1},
+            .box = {static_cast<hopper::u32>(tile.box_k), static_cast<hopper::u32>(side.box_rows), 1},
             .swizzled = true};
 }
 
 hopper::TensorMapDescription code_map(const OperandGeometry& operand, const OperandSizes& sizes,
-                                      const hopper::Tile& tile) {
+                                      const hopper::Design& tile) {
     const auto bytes = [](std::int64_t codes) { return codes / 2; };
     const bool any = sizes.k > 0;
     return {.base = operand.values,
@@ -56,7 +56,7 @@ hopper::TensorMapDescription code_map(const OperandGeometry& operand, const Oper
             .sizes = {size(bytes(sizes.k)), size(sizes.rows), size(sizes.batch)},
             .strides = {map_stride(bytes(operand.value_strides.row), any ? sizes.rows : 1, 1),
                         map_stride(bytes(operand.value_strides.group), any ? sizes.batch : 1, 1)},
-            .box = {hopper::raw_row_bytes, static_cast<hopper::u32>(d_columns(tile)), 1},
+            .box = {hopper::raw_row_bytes, static_cast<hopper::u32>(tile.d_columns), 1},
             .swizzled = true};
 }
 
@@ -84,16 +84,16 @@ hopper::TensorMapDescription k_major_scale_map(const OperandGeometry& operand, c
             .swizzled = false};
 }
 
-hopper::TensorMapDescription output_map(const Geometry& g, const OutputGeometry& matrix, const hopper::Tile& tile) {
+hopper::TensorMapDescription output_map(const Geometry& g, const OutputGeometry& matrix, const hopper::Design& tile) {
     const int bytes = bits(g.output) / 8;
     const std::int64_t batch = planner::matrices(g);
-    return {
-        .base = matrix.data,
-        .element_bytes = bytes,
-        .sizes = {size(g.n), size(g.m), size(batch)},
-        .strides = {map_stride(matrix.row_stride, g.m, bytes), map_stride(matrix.group_stride, batch, bytes)},
-        .box = {static_cast<hopper::u32>(store_columns(tile, bytes)), static_cast<hopper::u32>(store_rows(tile)), 1},
-        .swizzled = store_swizzled(tile, bytes)};
+    const hopper::StoreBox store = store_of(tile, bytes);
+    return {.base = matrix.data,
+            .element_bytes = bytes,
+            .sizes = {size(g.n), size(g.m), size(batch)},
+            .strides = {map_stride(matrix.row_stride, g.m, bytes), map_stride(matrix.group_stride, batch, bytes)},
+            .box = {static_cast<hopper::u32>(store.columns), static_cast<hopper::u32>(store_rows(tile)), 1},
+            .swizzled = store.swizzled};
 }
 
 }  // namespace tilewright::launch

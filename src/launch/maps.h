@@ -2,8 +2,8 @@
 #pragma once
 
 #include "hopper/arguments.h"
-#include "hopper/tile/operands.h"
-#include "hopper/tile/tile.h"
+#include "hopper/description/derive.h"
+#include "hopper/description/kernel.h"
 #include "plan/tma.h"
 #include "problem/geometry.h"
 
@@ -11,11 +11,11 @@ namespace tilewright::launch {
 
 /// Values as (k, row, batch), MN-major ones as (row, k, batch), swizzled.
 hopper::TensorMapDescription value_map(const OperandGeometry& operand, const planner::OperandSizes& sizes,
-                                       const hopper::Tile& tile, const hopper::OperandTile& side);
+                                       const hopper::Design& tile, const hopper::OperandTile& side);
 
 /// Unpacked weights read in place, as (byte along k, row, batch), swizzled.
 hopper::TensorMapDescription code_map(const OperandGeometry& operand, const planner::OperandSizes& sizes,
-                                      const hopper::Tile& tile);
+                                      const hopper::Design& tile);
 
 /// 1x128 scales with adjacent rows, as (k block * stride + row, 1, batch). Rows and k blocks share one dimension: a box
 /// that exceeds the rows of a k block takes longer if it leaves the tensor.
@@ -28,6 +28,6 @@ hopper::TensorMapDescription k_major_scale_map(const OperandGeometry& operand, c
 
 /// D, or C, as (column, row, batch), swizzled.
 hopper::TensorMapDescription output_map(const Geometry& geometry, const OutputGeometry& matrix,
-                                        const hopper::Tile& tile);
+                                        const hopper::Design& tile);
 
 }  // namespace tilewright::launch

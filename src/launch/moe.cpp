@@ -130,7 +130,7 @@ RowOutput row_output(const Operand& out) {
 RowSpec output_spec(const Operand& out, bool round_up) {
     RowSpec spec{.output = row_output(out)};
     if (!has_scales(spec.output)) return spec;
-    spec.storage = out.values.format == Format::e5m2 ? Storage::e5m2 : Storage::e4m3;
+    spec.storage = out.values.format == Format::e5m2 ? ValueFormat::e5m2 : ValueFormat::e4m3;
     spec.rounds_up = round_up || (spec.output != RowOutput::mx && out.scales.format == Format::ue8m0);
     return spec;
 }

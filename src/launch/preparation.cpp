@@ -96,8 +96,7 @@ QuantizeLaunch expand(const ExpandedWeights& from, void* workspace) {
     std::byte* const bytes = static_cast<std::byte*>(workspace);
     QuantizeLaunch launch{.kernel = {.step = QuantizeStep::expand_weights}};
     if (from.values == Format::bf16) {
-        launch.kernel.weights =
-            from.has_factors ? hopper::Storage::packed_mxfp4_bf16 : hopper::Storage::packed_nvfp4_bf16;
+        launch.kernel.weights = from.has_factors ? hopper::Expansion::mxfp4_to_bf16 : hopper::Expansion::nvfp4_to_bf16;
     }
     launch.expansion = {.rows = static_cast<const hopper::u8*>(from.from.rows),
                         .tiles = static_cast<const hopper::u8*>(from.from.tiles),
@@ -108,7 +107,8 @@ QuantizeLaunch expand(const ExpandedWeights& from, void* workspace) {
                         .groups = static_cast<int>(from.groups),
                         .n = static_cast<int>(from.n),
                         .k = static_cast<int>(from.k)};
-    const std::int64_t runs = ceil_div<std::int64_t>(from.from.k_blocks, hopper::expand_run_tiles);
+    // Without k-blocks, the factors of the rows are still to be written.
+    const std::int64_t runs = max<std::int64_t>(1, ceil_div<std::int64_t>(from.from.k_blocks, hopper::expand_run_tiles));
     launch.blocks = static_cast<int>(from.groups * from.from.row_tiles * runs);
     return launch;
 }
@@ -129,17 +129,16 @@ void add_packing(const WeightPacking& packing, void* workspace, std::vector<Prep
 
 }  // namespace
 
-std::vector<PreparationLaunch> lower_preparation(const Preparation& preparation, void* workspace) {
+std::vector<PreparationLaunch> lower_workspace(const WorkspacePlan& plan, void* workspace) {
     std::vector<PreparationLaunch> launches;
-    for (const auto& each : {preparation.a, preparation.b}) {
+    for (const auto& each : {plan.copy_a, plan.copy_b}) {
         if (each && each->bytes() > 0) launches.emplace_back(copy(*each, workspace));
     }
-    for (const auto& each : {preparation.decoding, preparation.decoding_b}) {
+    for (const auto& each : {plan.decode_a, plan.decode_b}) {
         if (each && each->bytes() > 0) launches.emplace_back(decode(*each, workspace));
     }
-    if (preparation.expansion) launches.emplace_back(expand(*preparation.expansion, workspace));
-    if (preparation.packing && preparation.packing->packed.n > 0)
-        add_packing(*preparation.packing, workspace, launches);
+    if (plan.expand_b) launches.emplace_back(expand(*plan.expand_b, workspace));
+    if (plan.pack_b && plan.pack_b->packed.n > 0) add_packing(*plan.pack_b, workspace, launches);
     return launches;
 }
 

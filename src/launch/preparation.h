@@ -4,9 +4,9 @@
 #include <variant>
 #include <vector>
 
-#include "launch/pack.h"
 #include "launch/quantize.h"
-#include "problem/preparation.h"
+#include "launch/weight_packing.h"
+#include "problem/workspace_plan.h"
 
 namespace tilewright::launch {
 
@@ -15,8 +15,8 @@ inline constexpr hopper::TransposeSpec copy_spec{.shifted = false};
 
 using PreparationLaunch = std::variant<QuantizeLaunch, PackLaunch>;
 
-/// The launches in their order, one after another, ahead of the product that `prepared` describes. They write all rows
+/// The launches in their order, one after another, ahead of the product of `after_workspace`. They write all rows
 /// of a copy, with zeros after the end of k, and the parts of packed weights that kernels read.
-std::vector<PreparationLaunch> lower_preparation(const Preparation& preparation, void* workspace);
+std::vector<PreparationLaunch> lower_workspace(const WorkspacePlan& plan, void* workspace);
 
 }  // namespace tilewright::launch

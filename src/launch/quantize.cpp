@@ -28,7 +28,7 @@ public:
     /// `turned`: the operand's rows are features.
     CopyBuilder(const Operand& operand, bool turned, bool transposed, bool round_up) {
         spec.scaled = scaled_by(operand.granularity, turned);
-        spec.storage = operand.values.format == Format::e4m3 ? Storage::e4m3 : Storage::e5m2;
+        spec.storage = operand.values.format == Format::e4m3 ? ValueFormat::e4m3 : ValueFormat::e5m2;
         spec.ue8m0 = operand.scales.format == Format::ue8m0;
         spec.powers = round_up || spec.ue8m0;
         spec.transposed = transposed;

@@ -33,8 +33,8 @@ struct QuantizeKernel {
     hopper::CopySpec copy{};        // For clear_scales and finish_scales.
     hopper::TransposeSpec transposition{};
     hopper::DecodeSpec decoding{};
-    hopper::BlockSpec blocks{};                              // For quantize_blocks and finish_tensor_scales.
-    hopper::Storage weights = hopper::Storage::packed_e2m1;  // For expand_weights.
+    hopper::BlockSpec blocks{};                                    // For quantize_blocks and finish_tensor_scales.
+    hopper::Expansion weights = hopper::Expansion::mxfp4_to_e4m3;  // For expand_weights.
 
     bool operator==(const QuantizeKernel&) const = default;
 };
@@ -89,8 +89,8 @@ constexpr bool reads_tiles(const QuantizeKernel& kernel) {
 
 /// The program of which these expressions are instantiations.
 inline constexpr const char* quantize_source =
-    "#include \"hopper/quantize/quantize.h\"\n#include \"hopper/quantize/transpose.h\"\n"
-    "#include \"hopper/quantize/decode.h\"\n#include \"hopper/quantize/expand.h\"\n"
+    "#include \"hopper/quantize/quantize.h\"\n#include \"hopper/prepare/transpose.h\"\n"
+    "#include \"hopper/prepare/decode.h\"\n#include \"hopper/prepare/expand.h\"\n"
     "#include \"hopper/quantize/short_blocks.h\"\n#include \"hopper/quantize/finish_groups.h\"\n"
     "#include \"hopper/ptx/ptx_numbers_sm90.h\"\n";
 

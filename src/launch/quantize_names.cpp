@@ -1,8 +1,8 @@
 // The kernels of quantizers and of packing: their names, and the kernels that ship.
 #include "launch/initializers.h"
-#include "launch/pack.h"
 #include "launch/preparation.h"
 #include "launch/quantize.h"
+#include "launch/weight_packing.h"
 
 namespace tilewright::launch {
 
@@ -70,7 +70,7 @@ std::string kernel_expression(const QuantizeKernel& kernel) {
         return room + "decode_codes<" + room + "DecodeSpec{" + all.text() + "}>";
     }
     if (kernel.step == QuantizeStep::expand_weights) {
-        const std::string weights = room + "Storage(" + std::to_string(static_cast<int>(kernel.weights)) + ")";
+        const std::string weights = room + "Expansion(" + std::to_string(static_cast<int>(kernel.weights)) + ")";
         return room + "expand_weights<" + weights + ", " + std::to_string(expand_run_tiles) + ">";
     }
     if (kernel.step == QuantizeStep::finish_groups) {

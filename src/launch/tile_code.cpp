@@ -4,39 +4,51 @@
 
 #include <array>
 #include <cstddef>
+#include <string>
 
-#include "hopper/tile/fields.h"
-#include "hopper/tile/mma_tiling.h"
+#include "hopper/description/kernel.h"
 #include "launch/initializers.h"
 #include "plan/planned_tile.h"
 
 namespace tilewright::launch {
 using namespace hopper;
 
-std::string kernel_expression(const Tile& tile) {
+std::string kernel_expression(const Kernel& kernel) {
     Initializers all;
-    visit_fields(tile, all);
-    return "tilewright::hopper::gemm<tilewright::hopper::Tile{" + all.text() + "}>";
+    visit_fields(kernel, all);
+    return "tilewright::hopper::gemm<tilewright::hopper::Kernel{" + all.text() + "}>";
 }
 
-std::string describe(const Tile& tile) {
-    constexpr std::array storages{"e4m3",    "e5m2",         "packed e2m1",  "packed e2m1 in windows",
-                                  "bf16",    "packed mxfp4", "packed nvfp4", "packed mxfp4 with wide rows",
-                                  "raw e2m1"};
-    constexpr std::array scalings{"none", "epilogue", "1x128", "128x128", "alpha", "1x32", "factor", "repeated"};
-    constexpr std::array variants{"general", "fast", "fast, K-major scales", "fast, f32"};
-    const auto word = [](const auto& words, auto value) { return words[static_cast<std::size_t>(value)]; };
-    std::string text = name(planner::planned_tile(tile));
-    text += fmt::format(", {} x {}, {} x {}", word(storages, tile.a.storage), word(storages, tile.b.storage),
-                        word(scalings, tile.a.scaling), word(scalings, tile.b.scaling));
-    if (tile.a.major == Major::mn) text += ", a along m";
-    if (tile.b.major == Major::mn) text += ", b along n";
-    if (promotion_interval(tile) == 0) text += ", unpromoted";
-    if (is_grouped(tile)) text += ", grouped";
-    if (is_k_grouped(tile)) text += maps_groups(tile) ? ", k-grouped by maps" : ", k-grouped";
-    text += fmt::format(", {}", word(variants, tile.variant));
-    if (tile.debug.every_lane_arrives) text += ", every lane arrives";
-    if (tile.debug.stamps) text += ", stamps";
+namespace {
+
+std::string side_text(const Side& side, ScaleUse use, bool folded) {
+    constexpr std::array values{"e4m3", "e5m2", "bf16", "e2m1"};
+    constexpr std::array forms{"", " along rows", " packed", " in place"};
+    constexpr std::array uses{"", " in the loop", " at the end"};
+    std::string text =
+        fmt::format("{}{}", values[static_cast<std::size_t>(side.values)], forms[static_cast<std::size_t>(side.form)]);
+    if (side.scale_rows == 0) return text;
+    const std::string k = side.scale_k == 0 ? "any" : std::to_string(side.scale_k);
+    text += fmt::format(" with {}x{}{}", side.scale_rows, k, uses[static_cast<std::size_t>(use)]);
+    return text + (folded ? " folded" : "");
+}
+
+}  // namespace
+
+std::string describe(const Kernel& kernel) {
+    constexpr std::array groups{"", ", groups of rows", ", groups of k", ", groups of k anywhere"};
+    constexpr std::array outputs{"any output", "D of bf16 by TMA", "D of f32 by TMA"};
+    const CanonicalOrder& order = kernel.order;
+    std::string text = name(planner::planned_tile(kernel));
+    text += fmt::format(", {} x {}", side_text(kernel.a, order.a, order.folded == Folded::a),
+                        side_text(kernel.b, order.b, order.folded == Folded::b));
+    if (kernel.wide_rows) text += ", wide rows";
+    if (order.chain == 0) text += ", unpromoted";
+    text += groups[static_cast<std::size_t>(kernel.groups)];
+    text += fmt::format(", {}", outputs[static_cast<std::size_t>(kernel.output)]);
+    if (kernel.scale_order == ScaleOrder::along_k) text += ", scales along k";
+    if (kernel.debug.every_lane_arrives) text += ", every lane arrives";
+    if (kernel.debug.stamps) text += ", stamps";
     return text;
 }
 

@@ -23,8 +23,8 @@ constexpr std::array stage_choices{3, 4, 5, 6, 7, 8, 9, 10, 12, 16};
 constexpr std::array cluster_choices{hopper::Cluster{},  hopper::share_a(2), hopper::share_b(2),
                                      hopper::split_k(2), hopper::split_k(4), hopper::split_k(8)};
 
-void add_variants(const hopper::Tile& block, std::vector<hopper::Tile>& list) {
-    hopper::Tile tile = block;
+void add_variants(const hopper::Kernel& block, std::vector<hopper::Kernel>& list) {
+    hopper::Kernel tile = block;
     const auto add_depths = [&] {
         for (int stages : stage_choices) {
             tile.stages = stages;
@@ -39,13 +39,13 @@ void add_variants(const hopper::Tile& block, std::vector<hopper::Tile>& list) {
 
 }  // namespace
 
-std::vector<hopper::Tile> candidates(const hopper::Tile& family) {
-    std::vector<hopper::Tile> list;
-    hopper::Tile tile = family;
+std::vector<hopper::Kernel> candidates(const hopper::Kernel& family) {
+    std::vector<hopper::Kernel> list;
+    hopper::Kernel tile = family;
     for (bool swap : {false, true}) {
         tile.swap_ab = swap;
         std::vector rows(row_choices.begin(), row_choices.end());
-        if (has_packed_weights(family)) rows.push_back(packed_rows_choice);
+        if (family.b.is_packed()) rows.push_back(packed_rows_choice);
         for (const auto& [m, warpgroups] : rows) {
             tile.shape.m = m;
             tile.shape.warpgroups = warpgroups;

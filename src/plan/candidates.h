@@ -3,11 +3,11 @@
 
 #include <vector>
 
-#include "hopper/tile/tile.h"
+#include "hopper/description/kernel.h"
 
 namespace tilewright::planner {
 
 /// All of them, with formats, scaling and family from `family`.
-std::vector<hopper::Tile> candidates(const hopper::Tile& family);
+std::vector<hopper::Kernel> candidates(const hopper::Kernel& family);
 
 }  // namespace tilewright::planner

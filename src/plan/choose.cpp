@@ -7,13 +7,16 @@
 #include <cmath>
 #include <tuple>
 
-#include "hopper/tile/budget.h"
+#include "hopper/description/derive.h"
+#include "hopper/description/rules.h"
+#include "plan/call_plan.h"
 #include "plan/candidates.h"
 #include "plan/cost.h"
 #include "plan/hints.h"
+#include "plan/kernel_path.h"
 #include "plan/legality.h"
 #include "plan/shipped_tiles.h"
-#include "plan/variant.h"
+#include "plan/workspace_steps.h"
 #include "problem/axes.h"
 
 namespace tilewright::planner {
@@ -29,7 +32,7 @@ bool differs_beyond_stages(const Plan& one, const Plan& other) {
 }
 
 void judge_candidates(const Workload& work, const DeviceDescription& device, Explanation& explanation) {
-    for (const hopper::Tile& tile : candidates(family_tile(work))) {
+    for (const hopper::Kernel& tile : candidates(family_tile(work))) {
         if (std::optional<Objection> objection = why_illegal(tile, work, device)) {
             explanation.rejected.push_back(
                 {name(planned_tile(tile)), std::move(objection->rule), std::move(objection->reason)});
@@ -43,18 +46,18 @@ void judge_candidates(const Workload& work, const DeviceDescription& device, Exp
     std::stable_sort(explanation.legal.begin(), explanation.legal.end(), is_faster);
 }
 
-std::vector<hopper::Tile> legal_ones(std::vector<hopper::Tile> tiles, const Workload& work,
-                                     const DeviceDescription& device) {
-    std::erase_if(tiles, [&](const hopper::Tile& tile) { return why_illegal(tile, work, device).has_value(); });
+std::vector<hopper::Kernel> legal_ones(std::vector<hopper::Kernel> tiles, const Workload& work,
+                                       const DeviceDescription& device) {
+    std::erase_if(tiles, [&](const hopper::Kernel& tile) { return why_illegal(tile, work, device).has_value(); });
     return tiles;
 }
 
 /// Tiles that ship, or would ship if their scales' kernels did. All tiles where none of these is legal.
-std::vector<hopper::Tile> choices(const Workload& work, const DeviceDescription& device) {
-    const hopper::Tile family = family_tile(work);
-    const bool expanded = work.unexpanded != nullptr;
-    const std::vector<hopper::Tile> ours = expanded ? expanded_tiles(family) : shipped_tiles(family);
-    std::vector<hopper::Tile> tiles = legal_ones(ours, work, device);
+std::vector<hopper::Kernel> choices(const Workload& work, const DeviceDescription& device) {
+    const hopper::Kernel family = family_tile(work);
+    const bool expanded = work.if_not_expanded != nullptr;
+    const std::vector<hopper::Kernel> ours = expanded ? expanded_tiles(family) : shipped_tiles(family);
+    std::vector<hopper::Kernel> tiles = legal_ones(ours, work, device);
     if (tiles.empty()) tiles = legal_ones(unshipped_tiles(family), work, device);
     // tests/plan: 64-row tiles are legal on any device, so that there are some.
     return tiles.empty() ? legal_ones(candidates(family), work, device) : tiles;
@@ -62,25 +65,25 @@ std::vector<hopper::Tile> choices(const Workload& work, const DeviceDescription&
 
 /// With epilogue scales, general kernels have fewer registers and thus narrower wgmmas. The addresses and alpha of a
 /// call decide whether it takes one, and no choice depends on these: the usual kernel is priced.
-hopper::Tile as_a_rule(hopper::Tile tile) {
-    const hopper::Tile general = tile;
-    if (has_epilogue_scales(tile)) tile.variant = hopper::Variant::fast;
-    return is_consistent(tile) ? tile : general;
+hopper::Kernel priced_variant(hopper::Kernel tile) {
+    const hopper::Kernel general = tile;
+    if (design_of(tile).has_epilogue_scales) tile.output = hopper::Output::bf16_by_tma;
+    return contradiction(tile) == nullptr ? tile : general;
 }
 
-std::vector<PricedTile> priced(const std::vector<hopper::Tile>& tiles, const Workload& work,
+std::vector<PricedTile> priced(const std::vector<hopper::Kernel>& tiles, const Workload& work,
                                const DeviceDescription& device) {
     std::vector<PricedTile> list;
     list.reserve(tiles.size());
-    for (const hopper::Tile& tile : tiles) list.push_back({tile, cost(as_a_rule(tile), work, device)});
+    for (const hopper::Kernel& tile : tiles) list.push_back({tile, cost(priced_variant(tile), work, device)});
     return list;
 }
 
 /// How much of D a tile is.
-std::int64_t elements(const hopper::Tile& tile) { return std::int64_t{tile.shape.m} * tile.shape.n; }
+std::int64_t elements(const hopper::Kernel& tile) { return std::int64_t{tile.shape.m} * tile.shape.n; }
 
 /// The time of each tile over that of the best one: the root of the mean square over all expectations.
-std::vector<double> regrets(const std::vector<hopper::Tile>& tiles, const Workload& work,
+std::vector<double> regrets(const std::vector<hopper::Kernel>& tiles, const Workload& work,
                             const DeviceDescription& device) {
     std::vector<double> sums(tiles.size(), 0);
     const std::vector<Workload> all = expectations(work);
@@ -96,11 +99,11 @@ std::vector<double> regrets(const std::vector<hopper::Tile>& tiles, const Worklo
 
 /// The tile with the least regret. If memory is its bound, the smallest tile whose regret exceeds the least by at most
 /// `no_difference`. More blocks then share the loads of groups with few rows, many of which may be empty.
-hopper::Tile hinted_choice(const std::vector<hopper::Tile>& tiles, const Workload& work,
-                           const DeviceDescription& device) {
+hopper::Kernel hinted_choice(const std::vector<hopper::Kernel>& tiles, const Workload& work,
+                             const DeviceDescription& device) {
     const std::vector<double> each = regrets(tiles, work, device);
     const auto least = static_cast<std::size_t>(std::ranges::min_element(each) - each.begin());
-    const Cost there = cost(as_a_rule(tiles[least]), work, device);
+    const Cost there = cost(priced_variant(tiles[least]), work, device);
     if (there.memory < there.compute) return tiles[least];
     const double limit = each[least] + no_difference - 1;
     std::size_t best = least;
@@ -112,13 +115,28 @@ hopper::Tile hinted_choice(const std::vector<hopper::Tile>& tiles, const Workloa
 }
 
 /// Wide rows of weights do not change the choice, because a different split of k would change the bits of all other
-/// rows. Preparation in the workspace does not change it either.
-hopper::Tile model_choice(Workload work, const DeviceDescription& device) {
-    work.geometry.b.packed.windows = 0;
-    work.preparation = {};
-    const std::vector<hopper::Tile> tiles = choices(work, device);
+/// rows: tiles without a variant are priced. The time of the workspace does not change it either.
+hopper::Kernel model_choice(const Workload& work, const DeviceDescription& device) {
+    const std::vector<hopper::Kernel> tiles = choices(work, device);
     if (!work.hinted) return best_of(priced(tiles, work, device), last_stores_count(work)).tile;
     return hinted_choice(tiles, work, device);
+}
+
+/// The best tile for calls that need a general kernel, if that of `usual` does not ship. k is split alike.
+TileChoice with_general_tile(const hopper::Kernel& usual, const Workload& work, const DeviceDescription& device) {
+    if (serves_general_calls(usual)) return {usual, usual};
+    std::vector<hopper::Kernel> tiles = legal_ones(general_tiles(usual), work, device);
+    std::erase_if(tiles,
+                  [&](const hopper::Kernel& tile) { return design_of(tile).k_slices != design_of(usual).k_slices; });
+    if (tiles.empty()) return {usual, usual};
+    std::vector<PricedTile> list;
+    for (const hopper::Kernel& tile : tiles) list.push_back({tile, cost(tile, work, device)});
+    return {usual, best_of(list, last_stores_count(work)).tile};
+}
+
+/// The plan of the call that `work` describes, whose usual tile is known.
+Plan plan_with(const hopper::Kernel& usual, const Workload& work, const DeviceDescription& device) {
+    return plan_of(tile_of(with_general_tile(usual, work, device), work.geometry), work, device);
 }
 
 /// A tuned tile that cannot run here (another device's, or `invariant` forbids its split) is rejected as any other.
@@ -131,14 +149,16 @@ void apply_tuned_row(const TunedRow& row, const Workload& work, const DeviceDesc
     }
     explanation.tuned_by = fmt::format("{}: {}", row.date, row.command);
     explanation.model_choice = explanation.chosen;
-    explanation.chosen = plan_of(device_tile(row.tile, family_tile(work)), work, device);
+    explanation.chosen = plan_with(device_tile(row.tile, family_tile(work)), work, device);
 }
 
 /// Looks among the shipped tiles if the chosen one ships.
-void find_next_best(const hopper::Tile& family, Explanation& explanation) {
-    const std::vector<hopper::Tile> shipped = shipped_tiles(family);
+void find_next_best(const hopper::Kernel& family, Explanation& explanation) {
+    const std::vector<hopper::Kernel> shipped = shipped_tiles(family);
     const auto ships = [&](const Plan& plan) {
-        return std::ranges::find(shipped, device_tile(planned_tile(plan), family)) != shipped.end();
+        const hopper::Kernel tile = device_tile(planned_tile(plan), family);
+        const bool runs = plan.variant != "general" || serves_general_calls(tile);
+        return runs && std::ranges::find(shipped, tile) != shipped.end();
     };
     const bool any_kernel = !ships(*explanation.chosen);
     for (const Plan& plan : explanation.legal) {
@@ -151,8 +171,8 @@ void find_next_best(const hopper::Tile& family, Explanation& explanation) {
 /// Packed weights give the same bits as weights that are packed at each call, and as other weights with wide rows.
 /// Neither of these are expanded, so k is split as for them.
 Workload with_slices(Workload work, const DeviceDescription& device, const std::vector<TunedRow>& rows) {
-    if (work.unexpanded == nullptr || work.empty()) return work;
-    work.k_slices = k_slices(choose(*work.unexpanded, device, rows));
+    if (work.if_not_expanded == nullptr || work.empty()) return work;
+    work.k_slices = design_of(choose(*work.if_not_expanded, device, rows)).k_slices;
     return work;
 }
 
@@ -165,7 +185,7 @@ bool last_stores_count(const Workload& work) {
 
 const PricedTile& best_of(const std::vector<PricedTile>& tiles, bool last_stores_count) {
     const auto time = [](const PricedTile& each) {
-        return std::tuple(each.cost.seconds, k_slices(each.tile), each.tile.cluster.size, each.tile.stages);
+        return std::tuple(each.cost.seconds, design_of(each.tile).k_slices, each.tile.cluster.size, each.tile.stages);
     };
     const PricedTile& fastest = *std::ranges::min_element(tiles, {}, time);
     const bool by_memory = fastest.cost.memory >= fastest.cost.compute;
@@ -178,46 +198,56 @@ const PricedTile& best_of(const std::vector<PricedTile>& tiles, bool last_stores
     return *std::ranges::min_element(tiles, {}, size);
 }
 
-Plan plan_of(const hopper::Tile& wanted, const Workload& work, const DeviceDescription& device) {
-    const hopper::Tile tile = variant(work.geometry, wanted);
+Plan plan_of(const hopper::Kernel& wanted, const Workload& work, const DeviceDescription& device) {
+    const KernelPlan kernel = kernel_plan(work.geometry, wanted);
+    const hopper::Design tile = design_of(kernel.tile);
     const TileDistribution over = tile_distribution(tile, work, device);
     Plan plan;
-    hopper::Tile shipped = tile;
+    hopper::Kernel shipped = tile;
     shipped.stages = wanted.stages;  // of which a kernel for D of f32 may have another number
     plan.tile = name(planned_tile(shipped));
-    plan.variant = name(variant_of(tile));
-    plan.in_windows = has_windows(tile);
+    plan.variant = variant_name(tile);
+    plan.path = kernel_path(kernel);
+    plan.has_wide_rows = tile.wide_rows;
     plan.tiles = static_cast<std::int64_t>(std::ceil(std::min(over.tiles, 0x1p62)));
     plan.waves = over.waves();
     plan.grid = over.grid();
-    plan.threads = block_threads(tile);
-    plan.shared_bytes = shared_bytes(tile);
-    if (plan.grid > 0) plan.cost = cost(tile, work, device);
+    plan.threads = tile.threads;
+    plan.shared_bytes = tile.shared_bytes;
+    if (plan.grid > 0) plan.cost = with_workspace(cost(tile, work, device), work, device);
     return plan;
 }
 
-hopper::Tile choose(const Workload& given, const DeviceDescription& device, const std::vector<TunedRow>& rows) {
-    if (given.empty()) return family_tile(given);
+TileChoice choose_tiles(const Workload& given, const DeviceDescription& device, const std::vector<TunedRow>& rows) {
+    if (given.empty()) return {family_tile(given), family_tile(given)};
     const Workload work = with_slices(given, device, rows);
     if (const TunedRow* row = tuned_row(rows, device.name, work)) {
-        if (!why_illegal(row->tile, work, device)) return device_tile(row->tile, family_tile(work));
+        if (!why_illegal(row->tile, work, device)) {
+            return with_general_tile(device_tile(row->tile, family_tile(work)), work, device);
+        }
     }
-    return model_choice(work, device);
+    return with_general_tile(model_choice(work, device), work, device);
+}
+
+hopper::Kernel choose(const Workload& work, const DeviceDescription& device, const std::vector<TunedRow>& rows) {
+    return tile_of(choose_tiles(work, device, rows), work.geometry);
 }
 
 Explanation explain(const Problem& problem, const DeviceDescription& device, const std::vector<TunedRow>& rows) {
-    const Workload work = with_slices(describe(problem), device, rows);
+    const GpuCall call = gpu_call(problem);
+    const Workload work = with_slices(workload(problem, call), device, rows);
     Explanation explanation;
     explanation.device = device.name;
     explanation.assumed = device.assumed;
-    explanation.unavailable = obstacles(work);
+    explanation.unavailable = unsupported(work);
     if (!explanation.unavailable.empty()) return explanation;
+    explanation.first = workspace_steps(call);
     if (work.empty()) {
         explanation.chosen = plan_of(family_tile(work), work, device);
         return explanation;
     }
     judge_candidates(work, device, explanation);
-    explanation.chosen = plan_of(model_choice(work, device), work, device);
+    explanation.chosen = plan_with(model_choice(work, device), work, device);
     if (const TunedRow* row = tuned_row(rows, device.name, work)) {
         apply_tuned_row(*row, work, device, explanation);
     }
@@ -234,9 +264,8 @@ Explanation explain(const Problem& problem, const DeviceDescription& device) {
 }
 
 Plan plan(const Problem& problem, const DeviceDescription& device) {
-    const planner::Workload work = planner::describe(problem);
-    if (std::vector<Finding> obstacles = planner::obstacles(work); !obstacles.empty())
-        throw Error(std::move(obstacles));
+    const planner::Workload work = planner::workload(problem);
+    if (std::vector<Finding> found = planner::unsupported(work); !found.empty()) throw Error(std::move(found));
     return planner::plan_of(planner::choose(work, device, planner::tuned_rows()), work, device);
 }
 

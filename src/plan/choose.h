@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "plan/tuned.h"
+#include "plan/variant.h"
 #include "plan/workload.h"
 
 namespace tilewright::planner {
@@ -11,11 +12,15 @@ namespace tilewright::planner {
 /// `explain` with other tuned rows than the shipped ones.
 Explanation explain(const Problem& problem, const DeviceDescription& device, const std::vector<TunedRow>& rows);
 
-/// The tile that runs, without its variant: the tuned tile, or the model's choice. For work without `obstacles`.
-hopper::Tile choose(const Workload& work, const DeviceDescription& device, const std::vector<TunedRow>& rows);
+/// The tiles of this kind of calls: the tuned tile, or the model's choice. Calls that need a general kernel take this
+/// tile too if its general kernel ships, else the best of those with one. For work without findings of `unsupported`.
+TileChoice choose_tiles(const Workload& work, const DeviceDescription& device, const std::vector<TunedRow>& rows);
+
+/// The tile that runs, without its variant: that of `choose_tiles` for the work's geometry.
+hopper::Kernel choose(const Workload& work, const DeviceDescription& device, const std::vector<TunedRow>& rows);
 
 struct PricedTile {
-    hopper::Tile tile;
+    hopper::Kernel tile;
     Cost cost;
 };
 
@@ -41,6 +46,6 @@ inline constexpr double no_difference_of_stores = 1.02;
 const PricedTile& best_of(const std::vector<PricedTile>& tiles, bool last_stores_count);
 
 /// The plan that runs `tile` in the variant for this call, whether it is legal or not.
-Plan plan_of(const hopper::Tile& tile, const Workload& work, const DeviceDescription& device);
+Plan plan_of(const hopper::Kernel& tile, const Workload& work, const DeviceDescription& device);
 
 }  // namespace tilewright::planner

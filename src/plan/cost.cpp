@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "hopper/tile/stage_layout.h"
+#include "hopper/description/derive.h"
 #include "plan/loop.h"
 #include "plan/pack.h"
 #include "problem/canonical_order.h"
@@ -14,7 +14,7 @@ namespace {
 
 /// The inputs of a cost.
 struct CostInputs {
-    const hopper::Tile& tile;
+    const hopper::Design& tile;
     const Workload& work;
     const DeviceDescription& device;
     const Model& model;
@@ -40,11 +40,11 @@ double written_bytes(const Workload& work) {
 std::int64_t whole(double value) { return static_cast<std::int64_t>(std::min(value, 0x1p62)); }
 
 /// Bytes of one stage that this block reads from L2 itself.
-double fetched_bytes(const hopper::Tile& tile) {
-    double bytes = scale_bytes_per_stage(tile);
-    for (const hopper::OperandTile& side : {operand_a(tile), operand_b(tile)}) {
+double fetched_bytes(const hopper::Design& tile) {
+    double bytes = tile.scale_bytes_per_stage();
+    for (const hopper::OperandTile& side : {tile.mma_a, tile.mma_b}) {
         // Packed for fp8 a row has 68 bytes; the model was measured with 128.
-        bytes += multiplies_bf16(tile) ? side.loaded_bytes() : loaded_rows(tile, side) * hopper::row_bytes;
+        bytes += tile.order.step == StepKind::bf16 ? side.loaded_bytes : side.loaded_rows * hopper::row_bytes;
     }
     return bytes;
 }
@@ -61,7 +61,7 @@ double split_rows(const Workload& work) {
 /// Seconds that one stage takes to arrive: the narrowest of a chip-wide L2, the SM's own path and the ring's depth.
 double delivery_seconds(const CostInputs& inputs) {
     const auto& [tile, work, device, model, over] = inputs;
-    const double arriving = value_bytes_per_stage(tile) + scale_bytes_per_stage(tile);
+    const double arriving = tile.value_bytes_per_stage() + tile.scale_bytes_per_stage();
     const double chip = fetched_bytes(tile) * over.grid() / (device.l2_bytes_per_second * model.l2_share);
     const double fetching = fetched_bytes(tile) * split_rows(work);
     const double path = std::max(arriving, fetching) / (device.l2_bytes_per_clock * device.boost_hertz);
@@ -74,15 +74,15 @@ double store_clocks(const CostInputs& inputs) {
     const auto& [tile, work, device, model, over] = inputs;
     const double output = bits(work.output) / 8.0;
     const bool of_f32_with_c = output == 4 && work.adds_c;
-    const bool by_tma = of_f32_with_c ? has_f32_kernel(tile) || is_grouped(tile)
-                                      : output == 4 || can_store_by_tma(tile, static_cast<int>(output));
+    const bool by_tma = of_f32_with_c ? has_f32_kernel(tile) || tile.groups == hopper::Groups::rows
+                                      : output == 4 || store_of(tile, static_cast<int>(output)).possible;
     const bool reads_c = work.adds_c && !(of_f32_with_c && has_f32_kernel(tile));
     const double read_and_written = reads_c ? 2 * output : output;
     // Where k is split, each block of the cluster stores a part of the tile.
-    const double clocks = tile.shape.m * tile.shape.n * read_and_written / model.store_bytes_per_clock / k_slices(tile);
+    const double clocks = tile.shape.m * tile.shape.n * read_and_written / model.store_bytes_per_clock / tile.k_slices;
     const int element = static_cast<int>(output);
     if (!by_tma) return clocks * model.thread_store;
-    const double shortfall = static_cast<double>(hopper::store_row_bytes) / store_pitch(tile, element) - 1;
+    const double shortfall = static_cast<double>(hopper::store_row_bytes) / store_of(tile, element).pitch - 1;
     return clocks * (1 + model.narrow_store * shortfall);
 }
 
@@ -149,7 +149,7 @@ double crowding(const CostInputs& inputs) {
     const double stages_beyond = tile.stages - over.k_blocks;
     if (over.rounds < 2 || stages_beyond <= 0) return 0;
     const double operands = (compulsory_bytes(work) - written_bytes(work)) / std::max(1.0, over.k_blocks);
-    const double stage = std::min(operands, over.resident_blocks * static_cast<double>(value_bytes_per_stage(tile)));
+    const double stage = std::min(operands, over.resident_blocks * static_cast<double>(tile.value_bytes_per_stage()));
     return model.crowding * stages_beyond * stage / device.memory_bytes_per_second;
 }
 
@@ -170,7 +170,8 @@ double overlap(const CostInputs& inputs, const Unit& unit, const Cost& cost) {
 double last_round(const CostInputs& inputs, const Cost& cost) {
     const TileDistribution& over = inputs.over;
     const double waves = over.waves(), full = std::floor(waves);
-    const bool one_after_another = is_grouped(inputs.tile) && inputs.work.grouping != Grouping::m_grouped_masked;
+    const bool one_after_another =
+        inputs.tile.groups == hopper::Groups::rows && inputs.work.grouping != Grouping::m_grouped_masked;
     if (waves == full || over.rounds == 0 || one_after_another) return 0;
     const double share = full / waves, round = cost.compute / over.rounds;
     const double before = std::max(cost.memory * share, round * full);
@@ -180,51 +181,10 @@ double last_round(const CostInputs& inputs, const Cost& cost) {
 
 double reduction(const CostInputs& inputs) {
     const auto& [tile, work, device, model, over] = inputs;
-    if (!splits_k(tile)) return 0;
+    if (tile.k_slices == 1) return 0;
     const double tile_seconds =
-        slice_bytes(tile) * tile.shape.warpgroups / (model.peer_bytes_per_clock * device.boost_hertz);
+        tile.slice_bytes * tile.shape.warpgroups / (model.peer_bytes_per_clock * device.boost_hertz);
     return over.rounds * (model.reduction_seconds + tile_seconds);
-}
-
-/// Copies are separate launches, one after another, bound by memory; packing reads MXFP4 weights twice.
-void add_preparation(const Workload& work, const DeviceDescription& device, Cost& cost) {
-    double bytes = 0;
-    int launches = 0;
-    for (const auto& copy : {work.preparation.a, work.preparation.b}) {
-        if (!copy) continue;
-        ++launches;
-        bytes += static_cast<double>(copy->matrices) * static_cast<double>(copy->rows) * static_cast<double>(copy->k);
-        bytes += static_cast<double>(copy->bytes());
-    }
-    for (const auto& decoding : {work.preparation.decoding, work.preparation.decoding_b}) {
-        if (!decoding) continue;
-        const double room = static_cast<double>(decoding->matrices) * static_cast<double>(decoding->rows);
-        const double rows = decoding->row_counts.given() ? std::min(room, work.total_rows) : room;
-        ++launches;
-        bytes += operand_bytes(decoding->from.recipe, rows, static_cast<double>(decoding->k), 1);
-        if (room > 0) bytes += static_cast<double>(decoding->bytes()) * rows / room;
-    }
-    if (const auto& expansion = work.preparation.expansion) {
-        const PackedGeometry& packed = expansion->from;
-        const double tiles = static_cast<double>(packed.row_tiles) * static_cast<double>(packed.k_blocks);
-        ++launches;
-        bytes += static_cast<double>(expansion->groups) * tiles * static_cast<double>(packed.tile_bytes);
-        bytes += static_cast<double>(expansion->bytes());
-    }
-    if (work.preparation.packing) {
-        const PackedWeights& packed = work.preparation.packing->packed;
-        const double rows = static_cast<double>(packed.groups) * static_cast<double>(packed.n);
-        const bool raw = work.preparation.packing->raw;
-        const int rounds = is_mxfp4(packed.recipe) && !raw ? 2 : 1;
-        launches += rounds;
-        const double codes = rows * static_cast<double>(packed.k) * bits(packed.recipe.values) / 8;
-        const double read = operand_bytes(packed.recipe, rows, static_cast<double>(packed.k), 1);
-        bytes += raw ? read - codes : rounds * read;
-        bytes += static_cast<double>(packed.bytes);
-    }
-    cost.preparation_bytes = whole(bytes);
-    cost.preparation =
-        launches * (device.start_seconds + device.launch_seconds) + bytes / device.memory_bytes_per_second;
 }
 
 }  // namespace
@@ -242,7 +202,8 @@ double compulsory_bytes(const Workload& work) {
 
 double share_of_d(const Workload& work) { return written_bytes(work) / compulsory_bytes(work); }
 
-Cost cost(const hopper::Tile& tile, const Workload& work, const DeviceDescription& device, const Model& model) {
+Cost cost(const hopper::Kernel& kernel, const Workload& work, const DeviceDescription& device, const Model& model) {
+    const hopper::Design tile = design_of(kernel);
     const CostInputs inputs{tile, work, device, model, tile_distribution(tile, work, device)};
     const TileDistribution& over = inputs.over;
     const Unit unit = unit_of(inputs);
@@ -256,8 +217,50 @@ Cost cost(const hopper::Tile& tile, const Workload& work, const DeviceDescriptio
     add_compute(inputs, unit, cost);
     cost.overlap = overlap(inputs, unit, cost) + last_round(inputs, cost);
     cost.reduction = reduction(inputs);
-    add_preparation(work, device, cost);
-    cost.seconds = cost.preparation + cost.launch + std::max(cost.memory, cost.compute) + cost.overlap + cost.reduction;
+    cost.seconds = cost.launch + std::max(cost.memory, cost.compute) + cost.overlap + cost.reduction;
+    return cost;
+}
+
+/// Each part is a separate launch, one after another, bound by memory; packing reads MXFP4 weights twice.
+Cost with_workspace(Cost cost, const Workload& work, const DeviceDescription& device) {
+    double bytes = 0;
+    int launches = 0;
+    for (const auto& copy : {work.before.copy_a, work.before.copy_b}) {
+        if (!copy) continue;
+        ++launches;
+        bytes += static_cast<double>(copy->matrices) * static_cast<double>(copy->rows) * static_cast<double>(copy->k);
+        bytes += static_cast<double>(copy->bytes());
+    }
+    for (const auto& decoding : {work.before.decode_a, work.before.decode_b}) {
+        if (!decoding) continue;
+        const double room = static_cast<double>(decoding->matrices) * static_cast<double>(decoding->rows);
+        const double rows = decoding->row_counts.given() ? std::min(room, work.total_rows) : room;
+        ++launches;
+        bytes += operand_bytes(decoding->from.recipe, rows, static_cast<double>(decoding->k), 1);
+        if (room > 0) bytes += static_cast<double>(decoding->bytes()) * rows / room;
+    }
+    if (const auto& expansion = work.before.expand_b) {
+        const PackedGeometry& packed = expansion->from;
+        const double tiles = static_cast<double>(packed.row_tiles) * static_cast<double>(packed.k_blocks);
+        ++launches;
+        bytes += static_cast<double>(expansion->groups) * tiles * static_cast<double>(packed.tile_bytes);
+        bytes += static_cast<double>(expansion->bytes());
+    }
+    if (work.before.pack_b) {
+        const PackedWeights& packed = work.before.pack_b->packed;
+        const double rows = static_cast<double>(packed.groups) * static_cast<double>(packed.n);
+        const bool raw = work.before.pack_b->raw;
+        const int rounds = is_mxfp4(packed.recipe) && !raw ? 2 : 1;
+        launches += rounds;
+        const double codes = rows * static_cast<double>(packed.k) * bits(packed.recipe.values) / 8;
+        const double read = operand_bytes(packed.recipe, rows, static_cast<double>(packed.k), 1);
+        bytes += raw ? read - codes : rounds * read;
+        bytes += static_cast<double>(packed.bytes);
+    }
+    cost.preparation_bytes = whole(bytes);
+    cost.preparation =
+        launches * (device.start_seconds + device.launch_seconds) + bytes / device.memory_bytes_per_second;
+    cost.seconds += cost.preparation;
     return cost;
 }
 

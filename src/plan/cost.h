@@ -6,8 +6,12 @@
 
 namespace tilewright::planner {
 
-Cost cost(const hopper::Tile& tile, const Workload& work, const DeviceDescription& device,
+/// The cost of the product, without what is written into the workspace first, because no choice depends on that.
+Cost cost(const hopper::Kernel& kernel, const Workload& work, const DeviceDescription& device,
           const Model& model = fitted_model);
+
+/// The same with the time and bytes of the workspace.
+Cost with_workspace(Cost cost, const Workload& work, const DeviceDescription& device);
 
 /// Bytes that every implementation moves through HBM: operands, scales and C read once, D written once.
 double compulsory_bytes(const Workload& work);

@@ -12,7 +12,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "hopper/tile/stage_layout.h"
+#include "hopper/description/derive.h"
 #include "plan/tables.h"
 
 namespace tilewright::planner {

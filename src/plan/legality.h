@@ -11,7 +11,7 @@
 namespace tilewright::planner {
 
 /// Why no Hopper kernel supports the problem, whatever the tile; empty if one does.
-std::vector<Finding> obstacles(const Workload& work);
+std::vector<Finding> unsupported(const Workload& work);
 
 struct Objection {
     std::string rule;  // as RejectedTile has it
@@ -19,7 +19,8 @@ struct Objection {
 };
 
 /// Why this tile cannot be built, or not for this work on this device; nothing if it can.
-std::optional<Objection> why_illegal(const hopper::Tile& tile, const Workload& work, const DeviceDescription& device);
+std::optional<Objection> why_illegal(const hopper::Kernel& kernel, const Workload& work,
+                                     const DeviceDescription& device);
 
 /// The same for a tile that a person or a tuned row named, whose fields may contradict each other.
 std::optional<Objection> why_illegal(const PlannedTile& tile, const Workload& work, const DeviceDescription& device);

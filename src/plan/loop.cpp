@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "hopper/tile/mma_tiling.h"
+#include "hopper/description/derive.h"
 
 // The clocks per k-block of each main loop.
 //
@@ -21,26 +21,26 @@ namespace {
 double latency_stall(double tensor) { return std::max(0.0, std::min(150 - 0.3 * tensor, 214 - 0.55 * tensor)); }
 
 /// Promotion with scales of rows, or none, in the loop. The wider the products, the more of it they hide.
-double promotion_stall(const hopper::Tile& tile, double tensor) {
+double promotion_stall(const hopper::Design& tile, double tensor) {
     const int n = tile.shape.n;
-    if (partials_in_flight(tile) == 2) return 200 - 0.6 * n;
+    if (tile.partials_in_flight == 2) return 200 - 0.6 * n;
     if (tile.shape.warpgroups == 1) return 0.64 * tensor;
     if (tile.shape.warpgroups > 2) return 240 - 1.5 * n;
-    if (subtiles_per_warpgroup(tile) > 1) return 118 + 2.5 * (128 - std::min(128, wgmma_n(tile)));
+    if (tile.subtiles > 1) return 118 + 2.5 * (128 - std::min(128, tile.wgmma_n));
     return 172 - 0.52 * n;
 }
 
 /// Each group of columns with a separate 128x128 scale beyond the first. Whole blocks of 128 columns cost nothing.
-double column_groups_stall(const hopper::Tile& tile) {
+double column_groups_stall(const hopper::Design& tile) {
     constexpr double clocks = 6;
-    const bool mixed = has_block_scales(tile) && columns_per_block_scale(tile) < 128;
-    return mixed ? clocks * (block_scales_per_k_block(tile) - 1) : 0;
+    const bool mixed = tile.has_block_scales && tile.columns_per_block_scale < 128;
+    return mixed ? clocks * (tile.block_scales_per_k_block - 1) : 0;
 }
 
 /// Scales of columns: every warp loads all of them in every k-block.
-double column_scale_stall(const hopper::Tile& tile, double tensor) {
+double column_scale_stall(const hopper::Design& tile, double tensor) {
     if (tile.shape.warpgroups > 1) return 235 + 0.4 * tile.shape.n;
-    return partials_in_flight(tile) == 2 ? 248 - 0.55 * tile.shape.n : 1.35 * tensor;
+    return tile.partials_in_flight == 2 ? 248 - 0.55 * tile.shape.n : 1.35 * tensor;
 }
 
 /// Scales of rows and of columns (1x128 : 1x128). Tensor cores are busy for this part of their clocks: 128x128 58.1 %,
@@ -54,16 +54,16 @@ double row_and_column_scale_stall(double tensor) { return latency_stall(tensor) 
 ///   measured.
 ///
 /// A single warpgroup is assumed to wait for its reads.
-double step_clocks(const hopper::Tile& tile) {
+double step_clocks(const hopper::Design& tile) {
     constexpr double of_wgmma = 7, of_k_block = 30;
-    const double steps = steps_in_stage(tile);
-    const double warpgroups = tile.shape.warpgroups, subtiles = subtiles_per_warpgroup(tile);
-    const double row_words = scales_mma_rows(tile) ? rows_per_warpgroup(tile) / 32.0 : 0;
-    const double column_words = scales_mma_columns(tile) ? tile.shape.n / 4.0 : 0;
-    const double lines = warpgroups * subtiles * (hopper::wgmma_m + wgmma_n(tile)) + tile.shape.m + tile.shape.n;
+    const double steps = (tile.stage_k / hopper::step_k);
+    const double warpgroups = tile.shape.warpgroups, subtiles = tile.subtiles;
+    const double row_words = tile.scales_mma_rows ? tile.rows_per_warpgroup / 32.0 : 0;
+    const double column_words = tile.scales_mma_columns ? tile.shape.n / 4.0 : 0;
+    const double lines = warpgroups * subtiles * (hopper::wgmma_m + tile.wgmma_n) + tile.shape.m + tile.shape.n;
     const double port = lines + steps * (row_words + column_words) * hopper::warpgroup_warps * warpgroups;
-    const bool multiplies_scales = scales_mma_rows(tile) && scales_mma_columns(tile);
-    const double promotion = accumulator_registers(tile) * (multiplies_scales ? 2 : 1);
+    const bool multiplies_scales = tile.scales_mma_rows && tile.scales_mma_columns;
+    const double promotion = tile.accumulator_registers * (multiplies_scales ? 2 : 1);
     const double reads = row_words + column_words / 2;
     const double instructions = steps * (promotion + reads + subtiles * of_wgmma) + of_k_block;
     return warpgroups == 1 ? port + instructions : std::max(port, warpgroups * instructions);
@@ -72,10 +72,12 @@ double step_clocks(const hopper::Tile& tile) {
 /// The tensor core's A comes through registers. The first wgmma of 64 rows waits for ldmatrix and 16 permutes unless
 /// these run during the previous wgmma. Computed from the latencies of both, not measured. One of two warpgroups hides
 /// half of them during the other's products.
-double feed_stall(const hopper::Tile& tile) {
+double feed_stall(const hopper::Design& tile) {
     constexpr double clocks = 80;
-    if (!feeds_registers(tile) || multiplies_bf16(tile) || (has_mn_major(tile) && fills_next(tile))) return 0;
-    const double loads = rows_per_warpgroup(tile) / static_cast<double>(hopper::wgmma_m);
+    if (tile.feed == hopper::FeedKind::shared || tile.order.step == StepKind::bf16 ||
+        (tile.mma_a.is_mn_major() && tile.loop == hopper::Loop::filling_next))
+        return 0;
+    const double loads = tile.rows_per_warpgroup / static_cast<double>(hopper::wgmma_m);
     return loads * clocks / tile.shape.warpgroups;
 }
 
@@ -84,16 +86,19 @@ double feed_stall(const hopper::Tile& tile) {
 /// and more per group (one H200, 2026-11-25). The fit misses the times by 8 % (root mean square), and its choices among
 /// them by 0.6 % in the mean. Among warpgroups with 128 rows, 256x64 and 256x96 were measured. Promotion after each 32
 /// k-elements is assumed to add four times as much as its scales did in an earlier loop.
-double decode_stall(const hopper::Tile& tile) {
-    hopper::Tile fast = tile;  // general kernels have fewer registers for decoding during products
-    fast.variant = hopper::Variant::fast;
+double decode_stall(const hopper::Design& tile) {
+    hopper::Kernel for_bf16 = tile;  // kernels for any output have fewer registers for decoding during products
+    for_bf16.output = hopper::Output::bf16_by_tma;
+    const bool fills_next = design_of(for_bf16).loop == hopper::Loop::filling_next;
     const double n = tile.shape.n, warpgroups = tile.shape.warpgroups;
-    if (!fills_next(fast)) {
+    if (!fills_next) {
         constexpr double fixed = 230, each = 55, scales_of_step = 0.7;
-        return fixed + (each + (promotes_each_step(tile) ? steps_in_stage(tile) * scales_of_step * n : 0)) * warpgroups;
+        return fixed +
+               (each + (tile.loop == hopper::Loop::steps ? (tile.stage_k / hopper::step_k) * scales_of_step * n : 0)) *
+                   warpgroups;
     }
-    const bool scales = scales_mma_columns(tile);
-    if (rows_per_warpgroup(tile) > hopper::wgmma_m) return 540 - n + (scales ? 1.1 * n : 0);
+    const bool scales = tile.scales_mma_columns;
+    if (tile.rows_per_warpgroup > hopper::wgmma_m) return 540 - n + (scales ? 1.1 * n : 0);
     return std::max(0.0, 100 - 0.35 * n) + (85 + (scales ? 0.6 * n : 0)) * warpgroups;
 }
 
@@ -104,11 +109,11 @@ double decode_stall(const hopper::Tile& tile) {
 ///
 /// With 1x32 scales and NVFP4's two factors still separate the counts were 260, 277, 319, 501 and 590. They were for 8,
 /// 16, 32, four times 16 and twice 64 columns.
-double promoted_bf16_instructions(const hopper::Tile& tile) {
-    const bool steps = promotes_each_step(tile);
+double promoted_bf16_instructions(const hopper::Design& tile) {
+    const bool steps = tile.loop == hopper::Loop::steps;
     const double decoding = steps ? 205 : 208, further_wgmmas = steps ? 32 : 31, promotions = steps ? 4 : 1;
     const double n = tile.shape.n;
-    return decoding + promotions * (n / 2 + n / 8) + further_wgmmas * (wgmmas_along_n(tile) - 1);
+    return decoding + promotions * (n / 2 + n / 8) + further_wgmmas * (tile.wgmmas_along_n - 1);
 }
 
 /// Weights that are packed for bf16. A warp has 173 (MXFP4) or 199 (NVFP4) instructions for 64 x 128 weights, counted
@@ -120,47 +125,48 @@ double promoted_bf16_instructions(const hopper::Tile& tile) {
 /// - NVFP4, 256x48: 1868.
 ///
 /// This is 1.23 clocks per instruction, and half of the tensor cores' time is hidden.
-double bf16_decode_issue(const hopper::Tile& tile, double tensor) {
+double bf16_decode_issue(const hopper::Design& tile, double tensor) {
     constexpr double mxfp4 = 173, nvfp4 = 199, clocks = 1.23, exposed = 0.5;
-    const double decoded = tile.b.storage == hopper::Storage::packed_nvfp4_bf16 ? nvfp4 : mxfp4;
-    const double each = scales_in_mainloop(tile) ? promoted_bf16_instructions(tile) : decoded;
+    const double decoded = tile.b.is_nvfp4() ? nvfp4 : mxfp4;
+    const double each = tile.order.has(ScaleUse::chains) ? promoted_bf16_instructions(tile) : decoded;
     return std::max(0.0, clocks * each * tile.shape.m / hopper::wgmma_m - exposed * tensor);
 }
 
 /// The additional wait of a single warpgroup for shared memory, barriers and its own results. With one partial
 /// accumulator it also waits for the last results of each k-block, which is assumed to take as long.
-double bf16_decode_stall(const hopper::Tile& tile, double tensor) {
-    const bool waits_again = scales_in_mainloop(tile) && partials_in_flight(tile) == 1;
+double bf16_decode_stall(const hopper::Design& tile, double tensor) {
+    const bool waits_again = tile.order.has(ScaleUse::chains) && tile.partials_in_flight == 1;
     const double waits = waits_again ? 360 : 180;
     return waits / tile.shape.warpgroups + bf16_decode_issue(tile, tensor);
 }
 
-double stall_clocks(const hopper::Tile& tile, double tensor) {
-    if (promotes_each_step(tile) && !has_packed_weights(tile)) {
-        return std::max(steps_in_stage(tile) * latency_stall(tensor), step_clocks(tile) - tensor);
+double stall_clocks(const hopper::Design& tile, double tensor) {
+    if (tile.loop == hopper::Loop::steps && !tile.b.is_packed()) {
+        return std::max((tile.stage_k / hopper::step_k) * latency_stall(tensor), step_clocks(tile) - tensor);
     }
-    if (has_packed_weights(tile)) return multiplies_bf16(tile) ? bf16_decode_stall(tile, tensor) : decode_stall(tile);
-    if (hopper::promotion_interval(tile) == 0) return latency_stall(tensor);
-    if (!scales_mma_columns(tile)) return promotion_stall(tile, tensor) + column_groups_stall(tile);
-    return scales_mma_rows(tile) ? row_and_column_scale_stall(tensor) : column_scale_stall(tile, tensor);
+    if (tile.b.is_packed())
+        return tile.order.step == StepKind::bf16 ? bf16_decode_stall(tile, tensor) : decode_stall(tile);
+    if (tile.order.chain == 0) return latency_stall(tensor);
+    if (!tile.scales_mma_columns) return promotion_stall(tile, tensor) + column_groups_stall(tile);
+    return tile.scales_mma_rows ? row_and_column_scale_stall(tensor) : column_scale_stall(tile, tensor);
 }
 
 }  // namespace
 
-Loop loop(const hopper::Tile& tile, const Model& model) {
-    const double tensor = tensor_clocks(tile);
+Loop loop(const hopper::Design& tile, const Model& model) {
+    const double tensor = tile.tensor_clocks();
     Loop result{.tensor_clocks = tensor, .stall_clocks = std::max(0.0, stall_clocks(tile, tensor)) + feed_stall(tile)};
-    if (has_packed_weights(tile) && multiplies_bf16(tile)) result.issue_clocks = bf16_decode_issue(tile, tensor);
+    if (tile.b.is_packed() && tile.order.step == StepKind::bf16) result.issue_clocks = bf16_decode_issue(tile, tensor);
     // Multicast cost the synthetic loops 2 to 10 points of utilisation (128x192 and 256x128 2 to 3, 128x128 4 to 10).
     if (tile.cluster.size > 1) result.stall_clocks += model.multicast_clocks + model.multicast_stall * tensor;
     // From the clock of each loop under the 700 W limit, 0.6 ms bursts. Unpromoted: 1.55 GHz at 99 % busy. Promoted:
     // 1.55 GHz at 84 %. With both scales: 1.69 GHz at 58 %. Column scales only: inferred.
     constexpr double unpromoted = -0.13, column_scales = 0.25, both_scales = 0.31;
     result.energy = model.promoted_energy;
-    if (hopper::promotion_interval(tile) == 0) {
+    if (tile.order.chain == 0) {
         result.energy += unpromoted;
-    } else if (scales_mma_columns(tile) && !has_packed_weights(tile)) {
-        result.energy += scales_mma_rows(tile) ? both_scales : column_scales;
+    } else if (tile.scales_mma_columns && !tile.b.is_packed()) {
+        result.energy += tile.scales_mma_rows ? both_scales : column_scales;
     }
     return result;
 }

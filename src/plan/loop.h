@@ -1,7 +1,7 @@
 // The main loop of a tile: clocks for each k-block, as measured on an H200 with synthetic loops.
 #pragma once
 
-#include "hopper/tile/tile.h"
+#include "hopper/description/design.h"
 #include "plan/model.h"
 
 namespace tilewright::planner {
@@ -13,6 +13,6 @@ struct Loop {
     double energy = 1;         // Energy per tensor clock with what belongs to it, over that of an unpromoted fp8 loop.
 };
 
-Loop loop(const hopper::Tile& tile, const Model& model = fitted_model);
+Loop loop(const hopper::Design& tile, const Model& model = fitted_model);
 
 }  // namespace tilewright::planner

@@ -1,42 +1,82 @@
 // The kernels that ship with the library, so that their calls never wait for a compiler. Every other tile is compiled
 // on first use. plan/shipped_tiles.h lists which kernels serve a call.
+//
+// A kernel ships by this rule:
+// - A tile ships in its kernels for one output, D of bf16 or of f32 by TMA, if calls lose time without it. They are
+//   calls of users' sizes that choose it, or those of a tuned row. The records of candidates say so for 1x128:128x128,
+//   and the planner's model for the rest.
+// - Pairs of blocks ship for three shapes, for dense calls only: tuned rows name them, and others gain at most 1 %
+//   (docs/experiments/005-block-pairs.md).
+// - A general kernel, for any output, ships if calls that need one lose without it. All such calls together may lose
+//   3 % in the mean and 35 % at worst against a general kernel of each tile, by the model
+//   (tools/choose_general_kernels). One tile for each number of slices of k has one, so that a call gets the same bits
+//   from its general kernel.
+// - Every call that a kernel of the pack could serve, except for its output or alpha, has a general kernel.
+// - The kernels around products ship for the recipes of common layers, in bf16 with aligned rows
+//   (`launch::shipped_moe_kernels`, `shipped_quantizers`, `shipped_packers`).
 #pragma once
 
 #include <cstddef>
+#include <string_view>
 #include <vector>
 
-#include "hopper/tile/tile.h"
+#include "hopper/description/kernel.h"
 
 namespace tilewright::planner {
 
 /// Limits of the pack, from the minutes that a build on two cores may take. They cover tiles, quantizers, weight
 /// packers and the other kernels of layers.
-inline constexpr std::size_t most_kernels = 480;
-inline constexpr std::size_t most_pack_bytes = 36'500'000;
+inline constexpr std::size_t most_kernels = 384;
+inline constexpr std::size_t most_pack_bytes = 30'500'000;
+
+/// A tile and its kernels that ship, as letters. They come from the tables in pack.cpp and packed_pack.cpp.
+/// - f: the kernels for one output: D of bf16, one for each order of 1x128 scales, and D of f32 where there is one;
+/// - p: the kernels for D of bf16 of pairs of blocks;
+/// - g: the kernel for any output.
+struct ShippedTile {
+    hopper::Kernel tile;
+    std::string_view kernels;
+};
 
 /// All different, e4m3 x e4m3 or x packed weights; the planner's favourites for each mode of scaling.
-std::vector<hopper::Tile> pack();
+std::vector<hopper::Kernel> pack();
 
-/// The fastest tile of many rows, for expanded weights; `a.scaling` as the activations need it.
-inline constexpr hopper::Tile expanded_tile{.shape = {.m = 128, .n = 256},
-                                            .stages = 3,
-                                            .a = {.scaling = hopper::Scaling::block_1x128},
-                                            .b = {.scaling = hopper::Scaling::factor}};
+/// A shape and the stages of its ring.
+struct TileShape {
+    hopper::Shape shape;
+    int stages;
+};
+
+/// The fastest tile of many rows, for expanded weights.
+inline constexpr TileShape expanded_tile{{.m = 128, .n = 256}, 3};
 
 /// The same for bf16 activations, with MXFP4 and NVFP4 weights: compiled on first use.
-inline constexpr hopper::Tile expanded_bf16_tile{.shape = {.m = 128, .n = 256, .k = 64}, .stages = 3};
+inline constexpr TileShape expanded_bf16_tile{{.m = 128, .n = 256}, 3};
 
 /// The same for 1x32 scales, which promote four times as often: for expanded weights, and for operands in shared
 /// memory. There a warpgroup has 128 rows, which share the reads of column scales. Compiled on first use.
-inline constexpr hopper::Tile expanded_step_tile{.shape = {.m = 128, .n = 128}, .stages = 5};
-inline constexpr hopper::Tile step_tile{.shape = {.m = 256, .n = 64}, .stages = 4};
+inline constexpr TileShape expanded_step_tile{{.m = 128, .n = 128}, 5};
+inline constexpr TileShape step_tile{{.m = 256, .n = 64}, 4};
+
+/// The class of `kernel` in this shape, and the shape of `kernel` with the formats and scales of `of`.
+constexpr hopper::Kernel with_shape(hopper::Kernel kernel, const TileShape& tile) {
+    kernel.shape = tile.shape;
+    kernel.stages = tile.stages;
+    return kernel;
+}
+constexpr hopper::Kernel with_scales(hopper::Kernel kernel, const hopper::Kernel& of) {
+    kernel.order = of.order;
+    kernel.a = of.a;
+    kernel.b = of.b;
+    return kernel;
+}
 
 /// With as many stages as fit in shared memory, no more than it has.
-hopper::Tile fitted(hopper::Tile tile);
+hopper::Kernel fitted(hopper::Kernel tile);
 
 /// Whether a kernel for D of f32 ships, with and without C; and that kernel, with as many stages as fit in addition to
 /// D.
-bool has_f32_kernel(const hopper::Tile& tile);
-hopper::Tile f32_kernel(hopper::Tile tile);
+bool has_f32_kernel(const hopper::Kernel& tile);
+hopper::Kernel f32_kernel(hopper::Kernel tile);
 
 }  // namespace tilewright::planner

@@ -3,17 +3,11 @@
 
 #include <vector>
 
-#include "hopper/tile/tile.h"
+#include "plan/pack.h"
 
 namespace tilewright::planner {
 
-/// Tiles that ship in all variants.
-std::vector<hopper::Tile> shipped_packed_tiles();
-
-/// Kernels for weights that are packed for bf16.
-std::vector<hopper::Tile> shipped_bf16_kernels();
-
-/// Kernels for weights with wide rows.
-std::vector<hopper::Tile> shipped_windowed_kernels();
+/// Packed for fp8 and bf16, with wide rows and without.
+std::vector<ShippedTile> shipped_packed_tiles();
 
 }  // namespace tilewright::planner

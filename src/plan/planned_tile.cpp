@@ -1,10 +1,12 @@
 #include "plan/planned_tile.h"
 
+#include "hopper/description/derive.h"
+
 namespace tilewright::planner {
 
-hopper::Tile device_tile(const PlannedTile& tile, const hopper::Tile& family) {
-    hopper::Tile result = family;
-    result.shape = {.m = tile.m, .n = tile.n, .k = tile.k, .warpgroups = tile.warpgroups};
+hopper::Kernel device_tile(const PlannedTile& tile, const hopper::Kernel& family) {
+    hopper::Kernel result = family;
+    result.shape = {.m = tile.m, .n = tile.n, .warpgroups = tile.warpgroups};
     result.stages = tile.stages;
     result.swap_ab = tile.swap_ab;
     switch (tile.multicast) {
@@ -15,20 +17,21 @@ hopper::Tile device_tile(const PlannedTile& tile, const hopper::Tile& family) {
     return result;
 }
 
-PlannedTile planned_tile(const hopper::Tile& tile) {
+PlannedTile planned_tile(const hopper::Kernel& tile) {
+    const hopper::Design design = design_of(tile);
     const auto multicast = [&] {
-        if (!shares_operand(tile)) return Multicast::none;
+        if (!tile.cluster.shares_operand()) return Multicast::none;
         return tile.cluster.use == hopper::ClusterUse::share_a ? Multicast::a : Multicast::b;
     };
     return {.m = tile.shape.m,
             .n = tile.shape.n,
-            .k = tile.shape.k,
+            .k = design.stage_k,
             .stages = tile.stages,
             .warpgroups = tile.shape.warpgroups,
             .cluster = tile.cluster.size,
             .multicast = multicast(),
             .swap_ab = tile.swap_ab,
-            .split_k = k_slices(tile)};
+            .split_k = design.k_slices};
 }
 
 }  // namespace tilewright::planner

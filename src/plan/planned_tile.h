@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "hopper/tile/tile.h"
+#include "hopper/description/kernel.h"
 
 namespace tilewright::planner {
 
@@ -40,7 +40,7 @@ std::optional<PlannedTile> parse_tile(std::string_view text);
 PlannedTile planned_tile(const Plan& plan);
 
 /// The kernel's tile for `tile`, with everything else from `family`; and back.
-hopper::Tile device_tile(const PlannedTile& tile, const hopper::Tile& family);
-PlannedTile planned_tile(const hopper::Tile& tile);
+hopper::Kernel device_tile(const PlannedTile& tile, const hopper::Kernel& family);
+PlannedTile planned_tile(const hopper::Kernel& tile);
 
 }  // namespace tilewright::planner

@@ -13,15 +13,21 @@
 namespace tilewright::planner {
 namespace {
 
-void require_no_obstacles(const Workload& work) {
-    if (std::vector<Finding> found = obstacles(work); !found.empty()) throw Error(std::move(found));
+void require_support(const Workload& work) {
+    if (std::vector<Finding> found = unsupported(work); !found.empty()) throw Error(std::move(found));
 }
 
 }  // namespace
 
-hopper::Tile chosen_tile(const Problem& problem, const Geometry& geometry, const DeviceDescription& device) {
-    const Workload work = describe(problem, geometry);
-    require_no_obstacles(work);
+TileChoice chosen_tiles(const Problem& problem, const GpuCall& call, const DeviceDescription& device) {
+    const Workload work = workload(problem, call);
+    require_support(work);
+    return choose_tiles(work, device, tuned_rows());
+}
+
+hopper::Kernel chosen_tile(const Problem& problem, const GpuCall& call, const DeviceDescription& device) {
+    const Workload work = workload(problem, call);
+    require_support(work);
     return choose(work, device, tuned_rows());
 }
 
@@ -34,9 +40,9 @@ std::vector<Plan> runnable_plans(const Problem& problem, const DeviceDescription
     return plans;
 }
 
-hopper::Tile runnable_tile(const PlannedTile& tile, const Problem& problem, const DeviceDescription& device) {
-    const Workload work = describe(problem);
-    require_no_obstacles(work);
+hopper::Kernel runnable_tile(const PlannedTile& tile, const Problem& problem, const DeviceDescription& device) {
+    const Workload work = workload(problem);
+    require_support(work);
     if (const auto objection = why_illegal(tile, work, device)) {
         throw Error(fmt::format("tile '{}': {}: {}", name(tile), objection->rule, objection->reason));
     }

@@ -3,21 +3,28 @@
 
 #include <vector>
 
-#include "hopper/tile/tile.h"
+#include "hopper/description/kernel.h"
 
 namespace tilewright::planner {
 
 /// The tiles that ship, each once, for the scaling, accumulation and family of this one. Other value formats than e4m3
 /// are served by the same tile shapes, compiled on first use.
-std::vector<hopper::Tile> shipped_tiles(const hopper::Tile& family);
+std::vector<hopper::Kernel> shipped_tiles(const hopper::Kernel& family);
 
-bool ships(const hopper::Tile& tile);
+bool ships(const hopper::Kernel& tile);
 
-/// The candidate tiles for a pair of scales without shipped kernels (`has_fast_scales`). They are the tiles of 1x128 :
-/// 128x128 with the shapes that serve groups, as one block. Compiled on first use. None of them was measured.
-std::vector<hopper::Tile> unshipped_tiles(const hopper::Tile& family);
+/// The tiles of this family whose kernels for any output ship. Empty if no kernel of the family ships, such as those of
+/// e5m2.
+std::vector<hopper::Kernel> general_tiles(const hopper::Kernel& family);
+
+/// Whether calls that need a kernel for any output may take this tile: it ships, or no kernel of the family does.
+bool serves_general_calls(const hopper::Kernel& tile);
+
+/// The candidate tiles for a pair of scales without shipped kernels (`hopper::has_all_outputs`). They are the tiles of
+/// 1x128 : 128x128 with the shapes that serve groups, as one block. Compiled on first use. None of them was measured.
+std::vector<hopper::Kernel> unshipped_tiles(const hopper::Kernel& family);
 
 /// The tiles for expanded weights. Tiles for 1x32 scales do not ship.
-std::vector<hopper::Tile> expanded_tiles(const hopper::Tile& family);
+std::vector<hopper::Kernel> expanded_tiles(const hopper::Kernel& family);
 
 }  // namespace tilewright::planner

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "hopper/description/derive.h"
 #include "hopper/schedule/dense.h"
-#include "hopper/tile/budget.h"
 
 namespace tilewright::planner {
 namespace {
@@ -75,10 +75,10 @@ double rounds_of_groups(const Workload& work, const RowTiles& of_group, const Ti
 
 /// Corrects a count that has the cheap units in full. The full ones go to all blocks in turn, then the cheap ones, from
 /// the first block that has one full unit less.
-void count_cheap_units(const hopper::Tile& tile, const Workload& work, TileDistribution& over) {
+void count_cheap_units(const hopper::Design& tile, const Workload& work, TileDistribution& over) {
     const int blocks = over.resident_blocks / tile.cluster.size;  // clusters of them
     const std::int64_t rest = work.rows % hopper::cluster_rows(tile);
-    const double cost = tiles_of(rest, rows_per_warpgroup(tile)) / tile.shape.warpgroups;
+    const double cost = tiles_of(rest, tile.rows_per_warpgroup) / tile.shape.warpgroups;
     const double cheap = static_cast<double>(work.products) * tiles_of(work.columns, hopper::cluster_columns(tile));
     const std::int64_t full_rows = work.rows / hopper::cluster_rows(tile);
     const double full = cheap * static_cast<double>(full_rows);
@@ -95,34 +95,37 @@ int usable_sms(const Workload& work, const DeviceDescription& device) {
     return work.sm_limit > 0 ? std::min(work.sm_limit, device.sms) : device.sms;
 }
 
-int resident_blocks(const hopper::Tile& tile, int sms) {
+int resident_blocks(const hopper::Design& tile, int sms) {
     // One H200: with one block per SM, clusters of 2 fill all 132 SMs. 30 clusters of 4 or 15 of 8 run at once and fill
     // 120. With two blocks per SM, 62 and 30 clusters run at once.
-    const int blocks = sms * blocks_per_sm(tile), size = tile.cluster.size;
+    const int blocks = sms * tile.blocks_per_sm, size = tile.cluster.size;
     const int most = (size > 2 ? blocks * 10 / 11 : blocks) / size * size;
     return blocks < size ? 0 : std::max(most, size);  // the eleventh is of a whole GPU: one cluster always runs
 }
 
-TileDistribution tile_distribution(const hopper::Tile& tile, const Workload& work, const DeviceDescription& device) {
+TileDistribution tile_distribution(const hopper::Design& tile, const Workload& work, const DeviceDescription& device) {
     const int rows = hopper::cluster_rows(tile);
     const int columns = hopper::cluster_columns(tile);
-    const int blocks_along_rows = rows / d_rows(tile);
-    const int blocks_along_columns = columns / d_columns(tile);
+    const int blocks_along_rows = rows / tile.d_rows;
+    const int blocks_along_columns = columns / tile.d_columns;
     const int sms = usable_sms(work, device);
     TileDistribution result;
-    const RowTiles of_group = is_grouped(tile) ? tiles_of_group(work, rows) : RowTiles{};
-    result.row_tiles = is_grouped(tile) ? of_group.mean : tiles_of(work.rows, rows) * blocks_along_rows;
+    const RowTiles of_group = tile.groups == hopper::Groups::rows ? tiles_of_group(work, rows) : RowTiles{};
+    result.row_tiles =
+        tile.groups == hopper::Groups::rows ? of_group.mean : tiles_of(work.rows, rows) * blocks_along_rows;
     result.column_tiles = tiles_of(work.columns, columns) * blocks_along_columns;
     result.tiles = static_cast<double>(work.products) * result.row_tiles * result.column_tiles;
-    result.units = result.tiles * k_slices(tile);
-    result.k_blocks = std::ceil(tiles_of(work.k, tile.shape.k) / k_slices(tile));
+    result.units = result.tiles * tile.k_slices;
+    result.k_blocks = std::ceil(tiles_of(work.k, tile.stage_k) / tile.k_slices);
     result.resident_blocks =
         planner::resident_blocks(tile, tile.cluster.size == 2 ? std::min(sms, device.cluster_2_sms) : sms);
     result.sharing = sms == 0 ? 1 : std::max(1.0, std::min<double>(result.units, result.resident_blocks) / sms);
     result.full_units = result.units;
     result.rounds = result.resident_blocks == 0 ? 0 : std::ceil(result.units / result.resident_blocks);
-    if (is_grouped(tile) && result.rounds > 0) result.rounds = rounds_of_groups(work, of_group, result);
-    if (!is_grouped(tile) && result.rounds > 0 && takes_last_row_last(tile, static_cast<int>(work.rows))) {
+    if (tile.groups == hopper::Groups::rows && result.rounds > 0)
+        result.rounds = rounds_of_groups(work, of_group, result);
+    if (tile.groups != hopper::Groups::rows && result.rounds > 0 &&
+        takes_last_row_last(tile, static_cast<int>(work.rows))) {
         count_cheap_units(tile, work, result);
     }
     return result;

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "hopper/description/design.h"
 #include "plan/workload.h"
 
 namespace tilewright::planner {
@@ -25,9 +26,9 @@ struct TileDistribution {
 };
 
 /// Blocks of this tile that run at once, in whole clusters.
-int resident_blocks(const hopper::Tile& tile, int sms);
+int resident_blocks(const hopper::Design& tile, int sms);
 
-TileDistribution tile_distribution(const hopper::Tile& tile, const Workload& work, const DeviceDescription& device);
+TileDistribution tile_distribution(const hopper::Design& tile, const Workload& work, const DeviceDescription& device);
 
 /// SMs that this call may use.
 int usable_sms(const Workload& work, const DeviceDescription& device);

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <limits>
 
-#include "hopper/tile/operands.h"
-#include "hopper/tile/output_tiling.h"
+#include "hopper/description/derive.h"
+#include "hopper/description/rules.h"
 #include "problem/axes.h"
 
 namespace tilewright::planner {
@@ -50,7 +50,7 @@ OperandSizes sizes_of_b(const Geometry& g) {
 std::int64_t scale_columns(const OperandGeometry& operand, std::int64_t k) {
     constexpr std::int64_t most = std::int64_t{1} << 30;
     if (operand.k_block() == 0) return 1;
-    if (operand.blocks_anew && k > 0) return std::min(operand.scale_columns, most);
+    if (operand.scales_restart_per_group && k > 0) return std::min(operand.scale_columns, most);
     return std::min(operand.scale_columns, (k + operand.k_block() - 1) / operand.k_block());
 }
 
@@ -85,26 +85,26 @@ std::int64_t group_alignment(const Geometry& g) {
     return g.grouping.grouping == Grouping::m_grouped_indices ? clamped(g.grouping.index_alignment) : 1;
 }
 
-bool tiles_begin_aligned(const Geometry& g, const hopper::Tile& tile) {
-    if (!is_grouped(tile) || g.grouping.grouping == Grouping::m_grouped_masked) return true;
-    return group_alignment(g) % 4 == 0 && d_rows(tile) % 4 == 0;
+bool tiles_begin_aligned(const Geometry& g, const hopper::Design& tile) {
+    if (tile.groups != hopper::Groups::rows || g.grouping.grouping == Grouping::m_grouped_masked) return true;
+    return group_alignment(g) % 4 == 0 && tile.d_rows % 4 == 0;
 }
 
-bool stores_by_tma(const Geometry& g, const hopper::Tile& tile) {
+bool stores_by_tma(const Geometry& g, const hopper::Design& tile) {
     const int bytes = bits(g.output) / 8;
-    const bool loads_c = stores_f32(tile) && !g.bias && copies_rows(g, g.c);
-    if (!can_store_by_tma(tile, bytes) || (g.c.data != nullptr && !loads_c)) return false;
+    const bool loads_c = tile.output == hopper::Output::f32_by_tma && !g.bias && copies_rows(g, g.c);
+    if (!store_of(tile, bytes).possible || (g.c.given && !loads_c)) return false;
     // TMA stores 16 bytes at a time: a row that is not a multiple of 16 bytes overwrites what follows it. Seen on an
     // H200 in poisoned borders. Loads do stop at the element.
     return g.n * bytes % 16 == 0 && copies_rows(g, g.d);
 }
 
-bool loads_scales_by_tma(const Geometry& g, const hopper::Tile& tile) {
-    const bool of_a = tile.a.scaling == hopper::Scaling::block_1x128;
-    const bool of_b = tile.b.scaling == hopper::Scaling::block_1x128;
-    if (!may_load_row_scales_by_tma(tile)) return false;
+bool loads_scales_by_tma(const Geometry& g, const hopper::Design& tile) {
+    const bool of_a = has_1x128_scales(tile.a, tile.order.a);
+    const bool of_b = has_1x128_scales(tile.b, tile.order.b);
+    if (!may_use_tma(tile.scale_route)) return false;
     const auto loads_a = [&] {
-        if (has_k_major_scales(tile)) return loads_k_major_scales(g.a, sizes_of_a(g));
+        if (tile.scale_order == hopper::ScaleOrder::along_k) return loads_k_major_scales(g.a, sizes_of_a(g));
         return tiles_begin_aligned(g, tile) && loads_m_major_scales(g.a, sizes_of_a(g));
     };
     return (!of_a || loads_a()) && (!of_b || loads_m_major_scales(g.b, sizes_of_b(g)));

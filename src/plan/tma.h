@@ -2,7 +2,7 @@
 // cuTensorMapEncodeTiled; PTX ISA, "Tensor-map").
 #pragma once
 
-#include "hopper/tile/tile.h"
+#include "hopper/description/design.h"
 #include "problem/geometry.h"
 
 namespace tilewright::planner {
@@ -41,13 +41,13 @@ std::int64_t group_alignment(const Geometry& geometry);
 
 /// Whether every tile begins at a row whose scale may begin a load. On an H200, loads of M-major scales that did not
 /// begin at a multiple of 16 bytes were an "illegal instruction".
-bool tiles_begin_aligned(const Geometry& geometry, const hopper::Tile& tile);
+bool tiles_begin_aligned(const Geometry& geometry, const hopper::Design& tile);
 
 /// Whether TMA stores D, and loads C where there is one.
-bool stores_by_tma(const Geometry& geometry, const hopper::Tile& tile);
+bool stores_by_tma(const Geometry& geometry, const hopper::Design& tile);
 
 /// Whether TMA loads all 1x128 scales for this kernel; false where there are none. Both operands' or neither's: the
 /// kernel has one flag for both.
-bool loads_scales_by_tma(const Geometry& geometry, const hopper::Tile& tile);
+bool loads_scales_by_tma(const Geometry& geometry, const hopper::Design& tile);
 
 }  // namespace tilewright::planner

@@ -2,10 +2,8 @@
 
 #include <tilewright/plan.h>
 
-#include <array>
-
-#include "hopper/tile/operands.h"
-#include "hopper/tile/stage_layout.h"
+#include "hopper/description/derive.h"
+#include "hopper/description/rules.h"
 #include "plan/pack.h"
 #include "plan/tma.h"
 #include "plan/workload.h"
@@ -13,80 +11,82 @@
 namespace tilewright::planner {
 namespace {
 
-/// The conditions of the fast variant, whatever the order of its scales.
-bool is_common(const Geometry& g, const hopper::Tile& tile) {
-    const bool writes = stores_f32(tile) ? g.output == Format::f32 : g.output == Format::bf16 && g.alpha == 1;
+/// The conditions of kernels for one output, whatever the order of scales.
+bool is_common(const Geometry& g, const hopper::Design& tile) {
+    const bool f32 = tile.output == hopper::Output::f32_by_tma;
+    const bool writes = f32 ? g.output == Format::f32 : g.output == Format::bf16 && g.alpha == 1;
     return g.k > 0 && writes && stores_by_tma(g, tile);
 }
 
-/// Whether the kernel can do without TMA for scales: there are none in the main loop, or it has ordinary loads too.
-bool needs_no_tma_for_scales(const hopper::Tile& tile) { return !has_row_scales(tile) || fast_loads_row_scales(tile); }
-
-/// Whether all 1x128 scales are f32: kernels of K-major scales copy what TMA cannot load, in any strides.
-bool copies_row_scales(const Geometry& g, const hopper::Tile& tile) {
-    const auto copied = [](const hopper::OperandSpec& spec, const OperandGeometry& operand) {
-        return spec.scaling != hopper::Scaling::block_1x128 || operand.recipe.scales == Format::f32;
+/// Whether all 1x128 scales are f32: kernels that copy scales copy what TMA cannot load, in any strides.
+bool copies_row_scales(const Geometry& g, const hopper::Design& tile) {
+    const auto copied = [&](const hopper::Side& side, ScaleUse use, const OperandGeometry& operand) {
+        return !has_1x128_scales(side, use) || operand.recipe.scales == Format::f32;
     };
-    return hopper::copies_row_scales(tile) && copied(tile.a, g.a) && copied(tile.b, g.b);
+    return may_copy(tile.scale_route) && copied(tile.a, tile.order.a, g.a) && copied(tile.b, tile.order.b, g.b);
 }
 
-hopper::Tile with_variant(hopper::Tile tile, hopper::Variant variant) {
-    tile.variant = variant;
-    return tile;
+hopper::Kernel with_output(hopper::Kernel kernel, hopper::Output output,
+                           hopper::ScaleOrder order = hopper::ScaleOrder::along_rows) {
+    kernel.output = output;
+    kernel.scale_order = order;
+    return kernel;
 }
 
-hopper::Tile without_cluster(hopper::Tile tile) {
-    tile.cluster = {};
-    return tile;
+hopper::Kernel without_cluster(hopper::Kernel kernel) {
+    kernel.cluster = {};
+    return kernel;
+}
+
+/// The kernel for the packed weights of this call.
+hopper::Kernel for_weights(hopper::Kernel kernel, const PackedGeometry& packed) {
+    if (!kernel.b.is_packed()) return kernel;
+    const bool fp8 = kernel.order.step == StepKind::fp8;
+    kernel.b.form = fp8 && packed.raw ? hopper::Form::rows_and_tiles : hopper::Form::tiles;
+    kernel.wide_rows = fp8 ? packed.raw || packed.windows != 0 : !kernel.b.is_nvfp4() && packed.wide_row >= 0;
+    return kernel;
 }
 
 }  // namespace
 
-bool serves(const Geometry& g, const hopper::Tile& tile) {
-    if (g.b.packed.given && has_windows(tile) != (g.b.packed.windows != 0)) return false;
-    if (g.b.packed.given && has_raw_codes(tile) != g.b.packed.raw) return false;
-    if (g.b.packed.given && has_wide_rows(tile) != (g.b.packed.wide_row >= 0)) return false;
-    if (!is_fast(tile)) return true;
-    if (!is_consistent(tile) || !is_common(g, tile)) return false;
-    if (needs_no_tma_for_scales(tile)) return true;
+bool serves(const Geometry& g, const hopper::Kernel& kernel) {
+    const hopper::Design tile = design_of(kernel);
+    if (g.b.packed.given && tile.has_windows() != (g.b.packed.windows != 0)) return false;
+    if (g.b.packed.given && (tile.b.form == hopper::Form::rows_and_tiles) != g.b.packed.raw) return false;
+    if (g.b.packed.given && tile.has_wide_steps() != (g.b.packed.wide_row >= 0)) return false;
+    if (tile.output == hopper::Output::any) return true;
+    if (contradiction(kernel) != nullptr || !is_common(g, tile)) return false;
+    if (!tile.has_row_scales() || may_load(tile.scale_route)) return true;
     // K-major scales may be loaded for four k-blocks at a time, and then need four times the shared memory.
-    if (shared_bytes(tile) > hopper::shared_bytes_limit) return false;
+    if (tile.shared_bytes > hopper::shared_bytes_limit) return false;
     return loads_scales_by_tma(g, tile) || copies_row_scales(g, tile);
 }
 
-hopper::Tile variant(const Geometry& g, const hopper::Tile& wanted) {
-    hopper::Tile tile = wanted;
-    if (has_packed_weights(tile) && !multiplies_bf16(tile)) {
-        const bool windows = g.b.packed.windows != 0;
-        tile.b.storage = g.b.packed.raw ? hopper::Storage::raw_e2m1
-                         : windows      ? hopper::Storage::windowed_e2m1
-                                        : hopper::Storage::packed_e2m1;
-    } else if (has_packed_weights(tile) && tile.b.storage != hopper::Storage::packed_nvfp4_bf16) {
-        const bool wide = g.b.packed.wide_row >= 0;
-        tile.b.storage = wide ? hopper::Storage::wide_mxfp4_bf16 : hopper::Storage::packed_mxfp4_bf16;
+hopper::Kernel variant(const Geometry& g, const hopper::Kernel& wanted) {
+    const hopper::Kernel kernel = for_weights(wanted, g.b.packed);
+    if (has_f32_kernel(kernel) && serves(g, f32_kernel(kernel))) return f32_kernel(kernel);
+    const hopper::Kernel bf16 = with_output(kernel, hopper::Output::bf16_by_tma);
+    const hopper::Kernel along_k = with_output(kernel, hopper::Output::bf16_by_tma, hopper::ScaleOrder::along_k);
+    // Copies arrive sooner than the loads through registers of the kernels of swapped and split-k tiles.
+    const hopper::Design design = design_of(bf16);
+    const bool by_tma = !design.has_row_scales() || loads_scales_by_tma(g, design);
+    if (serves(g, bf16) && (by_tma || !serves(g, along_k))) return bf16;
+    if (serves(g, along_k)) return along_k;
+    return with_output(kernel.cluster.shares_operand() ? without_cluster(kernel) : kernel, hopper::Output::any);
+}
+
+hopper::Kernel tile_of(const TileChoice& choice, const Geometry& g) {
+    return variant(g, choice.usual).output == hopper::Output::any ? choice.general : choice.usual;
+}
+
+std::string_view variant_name(const hopper::Kernel& kernel) {
+    switch (kernel.output) {
+        case hopper::Output::any: return "general";
+        case hopper::Output::f32_by_tma: return "fast, f32";
+        case hopper::Output::bf16_by_tma: break;
     }
-    if (has_f32_kernel(tile) && serves(g, f32_kernel(tile))) return f32_kernel(tile);
-    const hopper::Tile fast = with_variant(tile, hopper::Variant::fast);
-    const hopper::Tile k_major = with_variant(tile, hopper::Variant::fast_k_major_scales);
-    // Copies arrive sooner than the loads through registers of the fast kernels of swapped and split-k tiles.
-    const bool by_tma = !has_row_scales(tile) || loads_scales_by_tma(g, fast);
-    if (serves(g, fast) && (by_tma || !serves(g, k_major))) return fast;
-    if (serves(g, k_major)) return k_major;
-    return with_variant(shares_operand(tile) ? without_cluster(tile) : tile, hopper::Variant::general);
+    return kernel.scale_order == hopper::ScaleOrder::along_k ? "fast, k-major scales" : "fast";
 }
-
-std::string_view name(KernelVariant variant) {
-    constexpr std::array names{"general", "fast", "fast, k-major scales", "fast, f32"};
-    return names[static_cast<std::size_t>(variant)];
-}
-
-KernelVariant variant_of(const hopper::Tile& tile) { return static_cast<KernelVariant>(tile.variant); }
-
-static_assert(static_cast<int>(KernelVariant::general) == static_cast<int>(hopper::Variant::general));
-static_assert(static_cast<int>(KernelVariant::fast) == static_cast<int>(hopper::Variant::fast));
-static_assert(static_cast<int>(KernelVariant::fast_k_major_scales) ==
-              static_cast<int>(hopper::Variant::fast_k_major_scales));
-static_assert(static_cast<int>(KernelVariant::fast_f32) == static_cast<int>(hopper::Variant::fast_f32));
 
 }  // namespace tilewright::planner
 
@@ -94,11 +94,12 @@ namespace tilewright {
 
 ScalesToCopy scales_to_copy(const Problem& problem) {
     using namespace planner;
-    const Geometry g = geometry(problem);
+    const GpuCall call = gpu_call(problem);
+    const Geometry& g = call.geometry;
     const Granularity row_scales = Granularity::block_1x128;
     const bool of_both = g.a.recipe.granularity == row_scales && g.b.recipe.granularity == row_scales;
     if (!of_both || g.a.recipe.scales != Format::f32 || g.b.recipe.scales != Format::f32 || g.k == 0) return {};
-    const hopper::Tile tile = family_tile(describe(problem, g));
+    const hopper::Design tile = design_of(family_tile(workload(problem, call)));
     const bool k_major = is_common(g, tile) && loads_k_major_scales(g.a, sizes_of_a(g));
     if (!k_major && !tiles_begin_aligned(g, tile)) return {};  // ordinary loads, whatever is copied
     return {.a = !k_major && !loads_m_major_scales(g.a, sizes_of_a(g)), .b = !loads_m_major_scales(g.b, sizes_of_b(g))};

@@ -1,35 +1,36 @@
-// A tile ships in up to four kernels; this is where it is decided which of them runs a call. The planner, the launch,
-// the runtime and Python's drop-in all ask here.
+// A tile has several kernels. Here it is decided which of them runs a call. The planner, the launch, the runtime and
+// Python's drop-in all ask here.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
 
-#include "hopper/tile/tile.h"
+#include "hopper/description/kernel.h"
 #include "problem/geometry.h"
 
 namespace tilewright::planner {
 
-/// The kernels of a tile, which return the same bits.
-enum class KernelVariant : std::uint8_t {
-    general,              // Any call.
-    fast,                 // D is bf16 and stored by TMA, alpha is 1, no C, 1x128 scales are loaded by TMA.
-    fast_k_major_scales,  // As `fast`, but the 1x128 scales of A are K-major (k-blocks adjacent in memory), or f32 in
-                          // any strides.
-    fast_f32,  // D is f32 and stored by TMA, C (if given) is loaded by TMA; any alpha; f32 scales in any strides.
-};
-std::string_view name(KernelVariant variant);
+/// The tile's kernel for this call. All kernels of a tile return the same bits:
+/// - for D of bf16 or f32 by TMA, where the call allows it. The order of A's scales decides which one for bf16.
+///   The kernel for scales along k also takes all scales that TMA cannot load;
+/// - otherwise for any output, without multicast, because pairs of blocks ship only for one output;
+/// - packed weights with wide rows: the kernel for wide rows.
+hopper::Kernel variant(const Geometry& geometry, const hopper::Kernel& tile);
 
-/// The tile specialised for this call:
-/// - the fast variant where the call allows it. The order of A's scales decides which one; the variant for K-major
-///   scales also takes all scales that TMA cannot load;
-/// - otherwise the general variant, without multicast, because pairs of blocks ship only in fast variants;
-/// - packed weights with wide rows: the kernel for exponent windows.
-hopper::Tile variant(const Geometry& geometry, const hopper::Tile& tile);
+/// The tiles of a kind of calls. Addresses and alpha are not a part of the kind, and decide which of both a call takes.
+struct TileChoice {
+    hopper::Kernel usual;
+    /// Where `usual` has no kernel for the call's output. It splits k alike, so that the bits are equal.
+    hopper::Kernel general;
+};
+
+/// The tile that the call takes.
+hopper::Kernel tile_of(const TileChoice& choice, const Geometry& geometry);
 
 /// Whether a launch may run this very kernel for the call.
-bool serves(const Geometry& geometry, const hopper::Tile& tile);
+bool serves(const Geometry& geometry, const hopper::Kernel& tile);
 
-KernelVariant variant_of(const hopper::Tile& tile);
+/// "general", "fast", "fast, k-major scales" or "fast, f32".
+std::string_view variant_name(const hopper::Kernel& kernel);
 
 }  // namespace tilewright::planner

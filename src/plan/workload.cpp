@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "plan/kernel_class.h"
 #include "plan/tma.h"
 #include "problem/canonical_order.h"
-#include "problem/geometry.h"
 #include "problem/hopper_rules.h"
 
 namespace tilewright::planner {
@@ -79,62 +79,31 @@ std::string key_of(const Problem& problem, const Geometry& g, const Workload& wo
     const MnMajor order = mn_major(g);  // transposed views in layout nt are the other layouts
     if (order.a || order.b) key += fmt::format(" layout={}{}", order.a ? 't' : 'n', order.b ? 'n' : 't');
     if (g.b.packed.given) key += " packed";
-    if (work.preparation.expansion) key += " expanded";
+    if (work.before.expand_b) key += " expanded";
     if (work.accumulation != Accumulation::promoted) key += fmt::format(" accumulation={}", name(work.accumulation));
     if (work.sm_limit > 0) key += fmt::format(" sms={}", work.sm_limit);
     return key;
 }
 
-hopper::Storage storage(Format format) {
-    if (format == Format::bf16) return hopper::Storage::bf16;
-    return format == Format::e5m2 ? hopper::Storage::e5m2 : hopper::Storage::e4m3;
-}
-
-hopper::Storage packed_storage(const Recipe& recipe) {
-    if (!is_bf16(recipe.a)) return hopper::Storage::packed_e2m1;
-    return is_mxfp4(recipe.b) ? hopper::Storage::packed_mxfp4_bf16 : hopper::Storage::packed_nvfp4_bf16;
-}
-
-hopper::Scaling scaling(Granularity granularity) {
-    switch (granularity) {
-        case Granularity::none: return hopper::Scaling::none;
-        case Granularity::tensor:
-        case Granularity::row: return hopper::Scaling::epilogue;
-        case Granularity::block_1x128: return hopper::Scaling::block_1x128;
-        case Granularity::block_128x128: return hopper::Scaling::block_128x128;
-        case Granularity::block_1x32: return hopper::Scaling::block_1x32;
-        default: return hopper::Scaling::none;
-    }
-}
-
-/// Next to 1x32 scales, other scales of fp8 multiply the sum of each step too.
-hopper::Scaling next_to_steps(hopper::Scaling scaling) {
-    const bool repeated = scaling == hopper::Scaling::epilogue || scaling == hopper::Scaling::block_1x128 ||
-                          scaling == hopper::Scaling::block_128x128;
-    return repeated ? hopper::Scaling::repeated : scaling;
-}
-
-hopper::Family family(Grouping grouping) {
-    if (grouping == Grouping::k_grouped_aligned_offsets) return hopper::Family::k_grouped;
-    if (is_k_grouped(grouping)) return hopper::Family::k_mapped;
+hopper::Groups groups_of(Grouping grouping) {
+    if (grouping == Grouping::k_grouped_aligned_offsets) return hopper::Groups::k_aligned;
+    if (is_k_grouped(grouping)) return hopper::Groups::k_anywhere;
     const bool grouped = is_m_grouped(grouping) || grouping == Grouping::m_grouped_masked;
-    return grouped ? hopper::Family::m_grouped : hopper::Family::dense;
+    return grouped ? hopper::Groups::rows : hopper::Groups::none;
 }
 
 }  // namespace
 
-Workload describe(const Problem& problem) { return describe(problem, geometry(problem)); }
+Workload workload(const Problem& problem) { return workload(problem, gpu_call(problem)); }
 
-namespace {
-
-Workload describe(const Problem& problem, const Geometry& call, const Preparation& before) {
+Workload workload(const Problem& problem, const GpuCall& call) {
+    const Geometry& g = call.product;
     Workload work;
-    work.preparation = before;
-    work.geometry = prepared(call, work.preparation, nullptr);
-    const Geometry& g = work.geometry;
+    work.geometry = g;
+    work.before = call.before;
+    work.asked = hopper_call(call.geometry);
     work.recipe = {g.a.recipe, g.b.recipe};
     work.accumulation = problem.accumulation;
-    work.layout = problem.layout;
     work.grouping = problem.groups.grouping;
     work.reproducibility = problem.reproducibility;
     work.output = g.output;
@@ -144,50 +113,24 @@ Workload describe(const Problem& problem, const Geometry& call, const Preparatio
     if (problem.bias.given()) {
         work.bias_bytes = static_cast<double>(work.products) * static_cast<double>(work.columns) * bits(g.addend()) / 8;
     }
-    // A problem made from sizes has no address for C, but adds it nevertheless: assume an address that TMA can load.
-    alignas(tma_alignment) static char some_memory = 0;
-    const bool adds = problem.c.given() || problem.bias.given();
-    if (adds && g.c.data == nullptr) work.geometry.c.data = &some_memory;
     work.key = key_of(problem, g, work);
+    if (call.before.expand_b) {
+        work.if_not_expanded = std::make_shared<const Workload>(workload(problem, without_expansion(call)));
+    }
     return work;
 }
 
-}  // namespace
-
-Workload describe(const Problem& problem, const Geometry& call) {
-    const bool expands = expands_weights(call);
-    Workload work = describe(problem, call, preparation(call, expands));
-    if (expands) work.unexpanded = std::make_shared<const Workload>(describe(problem, call, preparation(call, false)));
-    return work;
-}
-
-hopper::Tile family_tile(const Workload& work) {
-    hopper::Tile tile;
-    tile.a = {storage(work.recipe.a.values), scaling(work.recipe.a.granularity)};
-    tile.b = {storage(work.recipe.b.values), scaling(work.recipe.b.granularity)};
-    if (is_bf16(work.recipe.a) && work.geometry.a.has_tensor_scale) tile.a.scaling = hopper::Scaling::alpha;
-    // Operands without scales are multiplied by ones, as the kernels for epilogue scales do (launch.cpp).
-    const bool b_is_folded = work.recipe.b.granularity == Granularity::none;
-    if (b_is_folded && tile.a.scaling == hopper::Scaling::epilogue) tile.b.scaling = hopper::Scaling::epilogue;
-    if (work.unexpanded != nullptr) {
-        tile.b.scaling = work.geometry.b.has_tensor_scale ? hopper::Scaling::alpha : hopper::Scaling::factor;
-    }
-    // Their scales are decoded with the codes, except that factor.
-    if (work.geometry.b.packed.given) {
-        const hopper::Storage packed = packed_storage(work.recipe);
-        tile.b = {packed, hopper::packed_scaling(packed)};
-    }
-    if (promotes_each_step(tile)) {
-        tile.a.scaling = next_to_steps(tile.a.scaling);
-        tile.b.scaling = next_to_steps(tile.b.scaling);
-    }
-    const MnMajor order = mn_major(work.geometry);
-    if (order.a) tile.a.major = hopper::Major::mn;
-    if (order.b) tile.b.major = hopper::Major::mn;
-    tile.mma.promoted = work.accumulation == Accumulation::promoted && !multiplies_bf16(tile);
-    tile.shape.k = stage_k(tile);
-    tile.family = family(work.grouping);
-    return tile;
+hopper::Kernel family_tile(const Workload& work) {
+    const Geometry& g = work.geometry;
+    hopper::Kernel kernel = kernel_class(work.asked.recipe, work.accumulation, g.a.recipe.values, g.b.recipe.values);
+    // The tile's candidates swap the operands or not.
+    if (g.b.packed.given) kernel = with_packed_weights(kernel);
+    kernel.swap_ab = false;
+    const MnMajor order = mn_major(g);
+    if (order.a) kernel.a.form = hopper::Form::columns;
+    if (order.b) kernel.b.form = hopper::Form::columns;
+    kernel.groups = groups_of(work.grouping);
+    return kernel;
 }
 
 }  // namespace tilewright::planner

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "hopper/tile/tile.h"
+#include "hopper/description/kernel.h"
 #include "plan/planned_tile.h"
-#include "problem/geometry.h"
-#include "problem/preparation.h"
+#include "problem/gpu_call.h"
+#include "problem/hopper_rules.h"
 
 namespace tilewright::planner {
 
@@ -20,9 +20,10 @@ namespace tilewright::planner {
 /// - contiguous groups divide their rows evenly, after the padding of groups that begin aligned is subtracted;
 /// - k-grouped calls divide k evenly.
 struct Workload {
-    Recipe recipe;
+    /// As the caller gave it: for `unsupported`. The order of additions follows from its recipe.
+    HopperCall asked{};
+    Recipe recipe;  // As the kernel multiplies it.
     Accumulation accumulation = Accumulation::promoted;
-    Layout layout = Layout::nt;
     Grouping grouping = Grouping::dense;
     Reproducibility reproducibility = Reproducibility::repeatable;
     Format output = Format::bf16;
@@ -37,23 +38,22 @@ struct Workload {
     double padding = 0;         // Additional rows per group that are computed: row indices in blocks.
     double total_rows = 0;      // Rows of D, all products; exact where `rows` is an average.
     double total_k = 0;         // k-grouped: k of all groups; otherwise k.
-    Geometry geometry{};        // Prepared, with addresses and strides, from which the kernel's variant follows.
-    Preparation preparation{};  // Written before the product; its time does not change the choice.
+    Geometry geometry{};        // GpuCall::product: its addresses and strides decide the kernel's variant.
+    WorkspacePlan before{};     // As in GpuCall. Its time does not change the choice.
     int k_slices = 0;           // Slices that a tile must have; 0: any.
-    /// The call with unexpanded packed weights, which decides where k is split (choose.cpp). Null where weights are not
-    /// expanded.
-    std::shared_ptr<const Workload> unexpanded{};
+    /// The call if its packed weights were not expanded: it decides where k is split (choose.cpp). Null where they are
+    /// not.
+    std::shared_ptr<const Workload> if_not_expanded{};
     std::string key;  // "dense 1x128:128x128 bf16 m=4096 n=7168 k=2048", as tuned rows spell it
 
     bool empty() const { return products == 0 || rows == 0 || columns == 0; }
 };
 
-/// For a problem in which `validate` finds nothing, and its geometry.
-Workload describe(const Problem& problem, const Geometry& geometry);
-Workload describe(const Problem& problem);
+/// For a problem in which `validate` finds nothing.
+Workload workload(const Problem& problem, const GpuCall& call);
+Workload workload(const Problem& problem);
 
-/// The fields of a tile that follow only from the work: formats, scaling, promotion, family, k. For work without
-/// obstacles.
-hopper::Tile family_tile(const Workload& work);
+/// The fields of a tile that follow only from the work: formats, scaling, promotion, family, k. For supported work.
+hopper::Kernel family_tile(const Workload& work);
 
 }  // namespace tilewright::planner

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "formats/codec.h"
+#include "formats/order.h"
 #include "formats/row_exponents.h"
 
 #include <tilewright/problem.h>
@@ -15,54 +16,10 @@
 
 namespace tilewright {
 
-/// Which tensor-core instruction multiplies, after both operands were decoded to its format exactly.
-enum class StepKind : std::uint8_t {
-    fp8,   // 32 products; e4m3 or e5m2 on either side, e2m1 as e4m3.
-    bf16,  // 16 products; as soon as one side is bf16 or NVFP4 (e2m1 times its ue4m3 scale, exact in bf16).
-};
-
 constexpr int step_products(StepKind kind) { return kind == StepKind::fp8 ? 32 : 16; }
 
 /// Products in the tensor core's fp8 sum before promotion to fp32; also the unit in which a plan may split k.
 inline constexpr int promotion_interval = 128;
-
-/// When a side's scale multiplies the sums.
-enum class ScaleUse : std::uint8_t {
-    none,    // never: there is none, or it is decoded into the values
-    chains,  // with each chain
-    end,     // once, after the last chain
-};
-
-/// The side whose MXFP4 scales are folded into its values, relative to a reference exponent per row. This is exact,
-/// because the scales are powers of two. The sum is multiplied by the reference at the end. If both sides are MXFP4, b
-/// is folded.
-enum class Folded : std::uint8_t { none, a, b };
-
-/// After each chain acc = fma(p, s, acc), after the last acc * e. Here s and e are the products of the scales of their
-/// use, rounded to fp32. A use that no side has is left out: acc = acc + p. A folded side has 2^reference as its e;
-/// NVFP4 with scales on the other side has its tensor scale.
-///
-/// If both a chain's scale and an e multiply, a sum could leave fp32 between the two although the result does not. The
-/// scales of chains are therefore divided by a power of two of their row, `formats::deferred_power`, which becomes the
-/// e of their side. It is 1 for scales of 2^-64 to 2^64.
-///
-/// This is the order of rows of the folded side whose exponents are close (`fold_range`). Other rows have `wide_order`.
-/// In fp8 their chains of each 128 k-elements are repeated for each exponent window (`formats::block_windows`):
-/// - values are relative to the window's largest exponent, t;
-/// - the values of all blocks outside the window are 0;
-/// - acc = fma(p * 2^h, s * 2^(t - 6 - h), acc) with h = `window_half(t)`, so that no factor leaves fp32.
-struct CanonicalOrder {
-    StepKind step = StepKind::fp8;
-    /// Products in one chain from zero; 0: all of k (of a slice, where a plan splits k).
-    int chain = 0;
-    ScaleUse a = ScaleUse::none;
-    ScaleUse b = ScaleUse::none;
-    Folded folded = Folded::none;
-    bool defers = false;  // scales of chains leave a power of two to the end
-
-    constexpr bool has(ScaleUse use) const { return a == use || b == use; }
-    constexpr bool operator==(const CanonicalOrder&) const = default;
-};
 
 /// NVFP4 decodes its block scales into the values (times `nvfp4_value_factor`); every other scale is applied outside.
 constexpr bool scaled_outside(Granularity granularity) {

@@ -1,4 +1,4 @@
-// What Hopper kernels ask of formats, grouping, sizes, addresses and strides.
+// The requirements of Hopper kernels on sizes, addresses and strides. check_gpu_routes.cpp judges operands and groups.
 #include <bit>
 #include <cstdint>
 #include <optional>
@@ -6,58 +6,12 @@
 #include <utility>
 
 #include "formats/packed_layout.h"
-#include "problem/canonical_order.h"
 #include "problem/checks.h"
+#include "problem/gpu_routes.h"
 #include "problem/hopper_rules.h"
 
 namespace tilewright {
 namespace {
-
-bool is_served_fp8(const OperandRecipe& side) {
-    return is_fp8(side.values) && side.granularity != Granularity::block_1x32;
-}
-
-void add_side(const char* operand, const OperandRecipe& side, std::vector<Finding>& findings) {
-    if (is_served_fp8(side)) return;
-    findings.push_back({.operand = operand,
-                        .given = name(side),
-                        .expected = std::string("fp8 with tensor, row, 1x128 or 128x128 scales") + for_a_gpu,
-                        .advice = std::string("quantize it, or ") + run_on_cpu});
-}
-
-void add_groups_of_k(Grouping grouping, std::vector<Finding>& findings) {
-    findings.push_back({.operand = "groups.grouping",
-                        .given = std::string(name(grouping)),
-                        .expected = std::string("a dense, batched or m-grouped call with 1x32 scales") + for_a_gpu,
-                        .advice = run_on_cpu});
-}
-
-/// fp8, or its decoded form.
-bool is_mxfp8(const OperandRecipe& side) { return side.granularity == Granularity::block_1x32 && !is_mxfp4(side); }
-
-/// Sides with 1x32 scales have kernels with fp8 on the other side, whatever its scales. Weights with 1x32 scales also
-/// have kernels with bf16 and NVFP4 activations.
-std::vector<Finding> mxfp8_obstacles(const HopperCall& call) {
-    std::vector<Finding> findings;
-    const auto& [a, b] = call.recipe;
-    if (!is_fp8(a.values) && !is_multiplied_as_bf16(a)) {
-        findings.push_back(
-            {.operand = "a",
-             .given = name(a),
-             .expected = std::string("bf16, nvfp4, or fp8 with tensor, row, 1x128 or 1x32 scales for mxfp8 weights") +
-                         for_a_gpu,
-             .advice = std::string("quantize it to mxfp8, or ") + run_on_cpu});
-    }
-    if (is_bf16(a) && call.a_along_m) findings.push_back(bf16_along_m());
-    if (!is_mxfp8(b) && !is_fp8(b.values)) {
-        findings.push_back({.operand = "b",
-                            .given = name(b),
-                            .expected = std::string("fp8, mxfp4 or nvfp4 for mxfp8 activations") + for_a_gpu,
-                            .advice = run_on_cpu});
-    }
-    if (is_k_grouped(call.grouping)) add_groups_of_k(call.grouping, findings);
-    return findings;
-}
 
 bool is_tma_stride(std::int64_t elements, Format format) {
     const std::int64_t limit = hopper_stride_limit * 8 / bits(format);
@@ -94,13 +48,12 @@ WeightKind weight_kind(const PackedGeometry& packed) {
     return packed.given ? WeightKind::packed : WeightKind::ordinary;
 }
 
-std::vector<Finding> hopper_obstacles(const HopperCall& call) {
-    if (std::optional<std::vector<Finding>> findings = fp4_obstacles(call)) return *std::move(findings);
-    if (is_mxfp8(call.recipe.a) || is_mxfp8(call.recipe.b)) return mxfp8_obstacles(call);
-    std::vector<Finding> findings;
-    add_side("a", call.recipe.a, findings);
-    add_side("b", call.recipe.b, findings);
-    return findings;
+HopperCall hopper_call(const Geometry& g) {
+    return {.recipe = {g.a.recipe, g.b.recipe},
+            .grouping = g.grouping.grouping,
+            .weights = weight_kind(g.b.packed),
+            .codes_along_k = has_codes_along_k(g),
+            .a_along_m = mn_major(g).a};
 }
 
 namespace validation {
@@ -158,14 +111,16 @@ void check_base(const NamedTensor& named, Findings& findings) {
                   .advice = std::string("copy it to aligned memory, or ") + run_on_cpu});
 }
 
-/// Whether kernels load such values by TMA:
-/// - fp8 that is not decoded first, as it is if the other side is NVFP4 or bf16;
-/// - bf16 with weights of FP4 and MXFP8.
-bool is_loaded_by_tma(Format format, const Problem& p, const PackedWeights& packed) {
-    const bool of_fp4 = packed.given() || p.b.values.format == Format::e2m1;
-    const bool of_nvfp4 = (packed.given() ? packed.recipe.granularity : p.b.granularity) == Granularity::block_1x16;
-    if (is_fp8(format)) return !of_nvfp4 && !is_multiplied_as_bf16(recipe_of(p.a));
-    return (of_fp4 || is_fp8(p.b.values.format)) && format == Format::bf16;
+/// The sides whose values kernels load by TMA from where the caller has them. Nothing is asked of other values.
+struct ReadInPlace {
+    bool a = false;
+    bool b = false;
+};
+
+ReadInPlace read_in_place(const Problem& p) {
+    const std::optional<GpuRoute> route = gpu_route({recipe_of(p.a), recipe_of(p.b)});
+    if (!route) return {};
+    return {.a = is_read_in_place(route->a), .b = is_read_in_place(route->b)};
 }
 
 /// Values whose last two dimensions are rows and k, in either order. Strides of dimensions of one index mean
@@ -179,7 +134,7 @@ void check_value_strides(const NamedTensor& named, int k, const std::string& row
     };
     const bool groups = rank < 3 || tensor.shape[0] <= 1 || is_tma_stride(tensor.strides[0], tensor.format);
     const Strides strides{.row = tensor.strides[rows], .k = tensor.strides[k]};
-    // What TMA cannot load along its rows is copied before (preparation.h).
+    // What TMA cannot load along its rows is copied before (workspace_plan.h).
     const bool mn_major = is_mn_major(strides, tensor.shape[rows], tensor.shape[k], tensor.format);
     if (mn_major ? tensor.strides[rows] == 1 || along(rows, k) : groups && along(k, rows)) return;
     const auto is_contiguous = [&](int i) { return tensor.shape[i] <= 1 || tensor.strides[i] == 1; };
@@ -200,10 +155,10 @@ void check_hopper(const Problem& p, const PackedWeights& packed, Check check, Fi
     if (p.a.values.given() && p.b.values.given() && p.layout <= Layout::tt) {
         const WeightKind weights = weight_kind({.given = packed.given()});
         const Recipe recipe{recipe_of(p.a), recipe_of(p.b)};
-        for (Finding& obstacle : hopper_obstacles({recipe, p.groups.grouping, weights,
-                                                   has_codes_along_k(p.b.values, b_is_transposed(p.layout)),
-                                                   is_along_rows(p.a.values, a_is_transposed(p.layout))})) {
-            findings.add(std::move(obstacle));
+        for (Finding& finding : unsupported_on_hopper({recipe, p.groups.grouping, weights,
+                                                       has_codes_along_k(p.b.values, b_is_transposed(p.layout)),
+                                                       is_along_rows(p.a.values, a_is_transposed(p.layout))})) {
+            findings.add(std::move(finding));
         }
     }
     check_packable(p, packed, findings);
@@ -213,6 +168,7 @@ void check_hopper(const Problem& p, const PackedWeights& packed, Check check, Fi
                       .expected = "a multiple of " + std::to_string(hopper_k_alignment) + for_a_gpu,
                       .advice = run_on_cpu});
     }
+    const ReadInPlace in_place = read_in_place(p);
     for (const NamedTensor& named : tensors_of(p)) {
         const Tensor& tensor = *named.tensor;
         if (!tensor.given() || !has_sound_strides(tensor)) continue;
@@ -220,8 +176,8 @@ void check_hopper(const Problem& p, const PackedWeights& packed, Check check, Fi
         if (values || &tensor == &p.d) check_sizes(named, findings);
         const int rank = tensor.shape.rank();
         if (!values || p.layout > Layout::tt || is_empty(tensor) || rank < 2) continue;
-        if (!is_loaded_by_tma(tensor.format, p, packed)) continue;
         const bool is_a = &tensor == &p.a.values;
+        if (!(is_a ? in_place.a : in_place.b)) continue;
         const bool transposed = is_a ? a_is_transposed(p.layout) : b_is_transposed(p.layout);
         if (p.groups.grouping == Grouping::k_grouped_flat && !transposed) continue;
         check_value_strides(named, transposed ? rank - 2 : rank - 1, is_a ? "m" : "n", findings);
@@ -237,11 +193,12 @@ void check_hopper_addresses(const Problem& p, const PackedWeights& packed, Findi
                       .expected = std::string("a multiple of 128") + for_a_gpu,
                       .advice = std::string("copy it to aligned memory, or ") + run_on_cpu});
     }
-    for (const NamedTensor& named : {NamedTensor{"a.values", &p.a.values}, NamedTensor{"b.values", &p.b.values}}) {
-        const Tensor& tensor = *named.tensor;
-        const bool loaded = has_sound_shape(tensor) && !is_empty(tensor) && is_loaded_by_tma(tensor.format, p, packed);
-        if (loaded) check_base(named, findings);
-    }
+    const ReadInPlace in_place = read_in_place(p);
+    const auto check = [&](const NamedTensor& named) {
+        if (has_sound_shape(*named.tensor) && !is_empty(*named.tensor)) check_base(named, findings);
+    };
+    if (in_place.a) check({"a.values", &p.a.values});
+    if (in_place.b) check({"b.values", &p.b.values});
 }
 
 }  // namespace validation

@@ -2,7 +2,7 @@
 
 #include "base/math.h"
 #include "problem/axes.h"
-#include "problem/canonical_order.h"
+#include "problem/gpu_routes.h"
 #include "problem/hopper_rules.h"
 #include "problem/workspace.h"
 
@@ -28,7 +28,7 @@ namespace {
 /// NVFP4 was timed when its kernels had a fifth more instructions. The model now gives more than 1,024
 /// (tests/plan/expanded_test.cpp).
 std::int64_t least_expanded_rows(const Geometry& g) {
-    if (is_multiplied_as_bf16(g.a.recipe)) return is_nvfp4(g.b.recipe) ? 1280 : 2048;
+    if (is_multiplied_as_bf16({g.a.recipe, g.b.recipe})) return is_nvfp4(g.b.recipe) ? 1280 : 2048;
     const Granularity scales = g.a.recipe.granularity;
     return scales == Granularity::block_1x128 || scales == Granularity::block_1x32 ? 768 : 1280;
 }
@@ -57,7 +57,7 @@ std::int64_t ExpandedWeights::factors_at() const {
 }
 
 ExpandedWeights expansion_of(const Geometry& g) {
-    const Format values = is_multiplied_as_bf16(g.a.recipe) ? Format::bf16 : Format::e4m3;
+    const Format values = is_multiplied_as_bf16({g.a.recipe, g.b.recipe}) ? Format::bf16 : Format::e4m3;
     const std::int64_t row = round_up<std::int64_t>(g.k, hopper_alignment * 8 / bits(values));
     ExpandedWeights expansion{
         .from = g.b.packed, .values = values, .has_factors = is_mxfp4(g.b.recipe), .n = g.n, .k = g.k};
@@ -84,16 +84,12 @@ OperandGeometry expanded_operand(const ExpandedWeights& expansion, const void* w
 }
 
 /// The row's factor multiplies sums at the end, after the scale of a row or tensor of A. This needs separate kernels
-/// (Scaling::factor): row : row multiplies both scales first, and 1x32 : row applies them with each chain.
+/// (CanonicalOrder::folded): row : row multiplies both scales first, and 1x32 : row applies them with each chain.
 bool expands_weights(const Geometry& g) {
-    const Granularity scales = g.a.recipe.granularity;
-    const bool of_fp8 =
-        is_fp8(g.a.recipe.values) && (scales == Granularity::block_1x128 || scales == Granularity::block_1x32 ||
-                                      scales == Granularity::row || scales == Granularity::tensor);
-    const bool served = is_multiplied_as_bf16(g.a.recipe) || (of_fp8 && is_mxfp4(g.b.recipe));
     const PackedGeometry& packed = g.b.packed;
-    if (!packed.given || packed.windows != 0 || packed.wide_row >= 0 || !served) return false;
-    if (is_k_grouped(g.grouping.grouping)) return false;
+    if (!packed.given || packed.windows != 0 || packed.wide_row >= 0 || is_k_grouped(g.grouping.grouping)) return false;
+    const std::optional<GpuRoute> route = gpu_route({g.a.recipe, g.b.recipe});
+    if (!route || !route->expanded) return false;
     const std::int64_t rows = known_rows(g);
     const ExpandedWeights expansion = expansion_of(g);
     // Without overflow.

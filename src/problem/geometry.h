@@ -40,7 +40,8 @@ struct OperandGeometry {
     const void* scales = nullptr;  // null without scales
     Strides scale_strides{};       // over group, row block, k block
     std::int64_t scale_columns = 0;
-    bool blocks_anew = false;  // k-grouped by any ends, or flat: each group's scales begin with a new column
+    bool scales_restart_per_group =
+        false;  // k-grouped by any ends, or flat: each group's scales begin with a new column
     const void* tensor_scale = nullptr;
     std::int64_t tensor_scale_stride = 0;  // over groups
     bool has_tensor_scale = false;         // also where it is without memory
@@ -52,7 +53,8 @@ struct OperandGeometry {
 };
 
 struct OutputGeometry {
-    void* data = nullptr;  // null: neither C nor a bias is given
+    bool given = false;    // false: there is no C and no bias
+    void* data = nullptr;  // null also where the problem has only shapes
     std::int64_t group_stride = 0;
     std::int64_t row_stride = 0;
     std::int64_t column_stride = 0;

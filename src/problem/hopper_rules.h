@@ -4,7 +4,6 @@
 #include <tilewright/problem.h>
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "problem/geometry.h"
@@ -39,17 +38,6 @@ enum class WeightKind : std::uint8_t {
 };
 WeightKind weight_kind(const PackedGeometry& packed);
 
-/// Whether kernels multiply weights that are packed for fp8 with these activations. They are fp8 with tensor, row,
-/// 1x128 or 1x32 scales, and MXFP4, which is decoded to fp8.
-bool goes_with_packed(const OperandRecipe& activations);
-
-/// bf16, and activations that are decoded to bf16 because of FP4 weights.
-bool is_multiplied_as_bf16(const OperandRecipe& activations);
-
-/// Whether kernels multiply FP4 weights with these activations. MXFP4 weights take all of both kinds above. NVFP4
-/// weights take bf16, NVFP4, and fp8 with tensor, row, 1x128 or 1x32 scales, which is decoded to bf16.
-bool goes_with_fp4(const OperandRecipe& activations, const OperandRecipe& weights);
-
 /// The properties of a call that decide whether kernels exist for it.
 struct HopperCall {
     Recipe recipe{};
@@ -59,14 +47,12 @@ struct HopperCall {
     bool a_along_m = false;     // a is contiguous along m
 };
 
-/// Recipes and groupings that no Hopper kernel supports, whatever the sizes: one finding for each obstacle.
-std::vector<Finding> hopper_obstacles(const HopperCall& call);
+/// The properties of a call as the caller gives it.
+HopperCall hopper_call(const Geometry& geometry);
 
-/// bf16 activations must be K-major.
-Finding bf16_along_m();
-
-/// The same of calls with FP4 weights; nothing for all others.
-std::optional<std::vector<Finding>> fp4_obstacles(const HopperCall& call);
+/// Recipes and groupings that no Hopper kernel supports, whatever the sizes: one finding for each mistake. gpu_routes.h
+/// has the supported pairs.
+std::vector<Finding> unsupported_on_hopper(const HopperCall& call);
 
 /// Packed weights are loaded in runs of bytes from multiples of this on.
 inline constexpr std::int64_t hopper_packed_alignment = 128;

@@ -1,7 +1,7 @@
 #include "problem/packed_problem.h"
 
 #include "formats/packed_layout.h"
-#include "problem/hopper_rules.h"
+#include "problem/gpu_routes.h"
 
 namespace tilewright {
 
@@ -9,9 +9,11 @@ bool takes_packed_weights(const Problem& problem) {
     const Operand& b = problem.b;
     const bool along_k = problem.layout == Layout::nt || problem.layout == Layout::tt;
     const int rank = b.values.shape.rank();
-    const bool served = goes_with_fp4({problem.a.values.format, problem.a.granularity, problem.a.scales.format},
-                                      {b.values.format, b.granularity, b.scales.format});
-    return b.values.given() && served && !is_k_grouped(problem.groups.grouping) && along_k && rank >= 2 && rank <= 3;
+    const std::optional<GpuRoute> route =
+        gpu_route({{problem.a.values.format, problem.a.granularity, problem.a.scales.format},
+                   {b.values.format, b.granularity, b.scales.format}});
+    return b.values.given() && route && route->b == Arrival::tiles && !is_k_grouped(problem.groups.grouping) &&
+           along_k && rank >= 2 && rank <= 3;
 }
 
 namespace {
@@ -19,7 +21,9 @@ namespace {
 Problem with_packed(const Problem& problem, const formats::PackedInternal& internal) {
     const Tensor& values = problem.b.values;
     const int rank = values.shape.rank();
+    const bool transposed = b_is_transposed(problem.layout);
     Problem packed = problem;
+    if (transposed) packed.layout = problem.layout == Layout::nn ? Layout::nt : Layout::tt;
     const OperandRecipe recipe{values.format, problem.b.granularity, problem.b.scales.format};
     const OperandRecipe a{problem.a.values.format, problem.a.granularity, problem.a.scales.format};
     const std::int64_t groups = rank == 3 ? values.shape[0] : 1;
@@ -29,8 +33,8 @@ Problem with_packed(const Problem& problem, const formats::PackedInternal& inter
                            .activations = packed_for(a),
                            .grouped = rank == 3,
                            .groups = groups,
-                           .n = values.shape[rank - 2],
-                           .k = values.shape[rank - 1],
+                           .n = values.shape[transposed ? rank - 1 : rank - 2],
+                           .k = values.shape[transposed ? rank - 2 : rank - 1],
                            .tensor_scales = problem.b.tensor_scale.given() ? problem.b.tensor_scale.shape[0] : 0,
                            .internal = internal.words()}};
     return packed;
@@ -43,7 +47,7 @@ Problem with_packed_shape(const Problem& problem, int windows) { return with_pac
 Problem with_packed_shape(const Problem& problem, const ProblemSizes& sizes) {
     const std::int64_t wide_row = sizes.first_wide_row();
     if (wide_row < 0) return with_packed(problem, {});
-    if (!is_multiplied_as_bf16(sizes.recipe.a)) return with_packed(problem, {.windows = 2});
+    if (!is_multiplied_as_bf16(sizes.recipe)) return with_packed(problem, {.windows = 2});
     return with_packed(problem, {.wide_row = wide_row});
 }
 

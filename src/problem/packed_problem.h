@@ -7,11 +7,11 @@
 
 namespace tilewright {
 
-/// Whether the weights are FP4, K-major, dense or m-grouped: the rule of `goes_with_fp4`, in the order that the
-/// activations need.
+/// Whether the weights are FP4, K-major, dense or m-grouped, and have a route with these activations (gpu_routes.h).
 bool takes_packed_weights(const Problem& problem);
 
 /// The same call with packed weights of the same shape without memory, with as many windows of scales (PackedWeights).
+/// Packed weights are along k: of layouts nn and tn the others become nt and tt.
 Problem with_packed_shape(const Problem& problem, int windows);
 
 /// The same with the wide rows that the problem of these sizes has.

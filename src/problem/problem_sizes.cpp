@@ -1,7 +1,7 @@
 #include "problem/problem_sizes.h"
 
 #include "problem/axes.h"
-#include "problem/hopper_rules.h"
+#include "problem/gpu_routes.h"
 
 namespace tilewright {
 namespace {
@@ -57,7 +57,7 @@ std::int64_t ProblemSizes::first_wide_row() const {
 }
 
 /// More than 11 and more than 120, the largest differences in uniform rows.
-int ProblemSizes::wide_difference() const { return is_multiplied_as_bf16(recipe.a) ? 124 : 24; }
+int ProblemSizes::wide_difference() const { return is_multiplied_as_bf16(recipe) ? 124 : 24; }
 
 Problem problem_of(const ProblemSizes& sizes) {
     const auto& [a, b] = sizes.recipe;

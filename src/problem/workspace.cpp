@@ -7,8 +7,8 @@
 
 #include "problem/findings.h"
 #include "problem/geometry.h"
-#include "problem/preparation.h"
 #include "problem/strided.h"
+#include "problem/workspace_plan.h"
 
 namespace tilewright {
 namespace {
@@ -33,16 +33,16 @@ std::string_view sharer(const Problem& problem, const Tensor& bytes) {
     return overlap(row_major(packed.data, Format::ue8m0, {packed.bytes}), bytes) ? "b.packed" : "";
 }
 
-std::string purpose(const Preparation& before) {
+std::string purpose(const WorkspacePlan& plan) {
     std::vector<std::string> parts;
-    if (before.packing) parts.emplace_back(before.packing->raw ? "scales of weights" : "packed weights");
-    if (before.expansion) parts.push_back("weights expanded to " + std::string(name(before.expansion->values)));
-    if (before.decoding) parts.emplace_back("decoded activations");
-    if (before.decoding_b) parts.emplace_back("decoded weights");
-    if (before.a && before.b) {
+    if (plan.pack_b) parts.emplace_back(plan.pack_b->raw ? "scales of weights" : "packed weights");
+    if (plan.expand_b) parts.push_back("weights expanded to " + std::string(name(plan.expand_b->values)));
+    if (plan.decode_a) parts.emplace_back("decoded activations");
+    if (plan.decode_b) parts.emplace_back("decoded weights");
+    if (plan.copy_a && plan.copy_b) {
         parts.emplace_back("K-major copies of a.values and b.values");
-    } else if (before.a || before.b) {
-        parts.emplace_back(before.a ? "a K-major copy of a.values" : "a K-major copy of b.values");
+    } else if (plan.copy_a || plan.copy_b) {
+        parts.emplace_back(plan.copy_a ? "a K-major copy of a.values" : "a K-major copy of b.values");
     }
     return parts.size() == 1 ? parts[0] : parts[0] + " and " + parts[1];
 }
@@ -53,7 +53,7 @@ bool is_along_k(const Tensor& values, bool transposed) {
     return values.strides[transposed ? rank - 2 : rank - 1] == 1;
 }
 
-/// A quick check for the common case: all fp8 operands are K-major.
+/// The common case, known without a plan: all operands are fp8 along k.
 bool reads_operands_as_they_are(const Problem& problem) {
     return is_along_k(problem.a.values, a_is_transposed(problem.layout)) &&
            is_along_k(problem.b.values, b_is_transposed(problem.layout));
@@ -61,12 +61,10 @@ bool reads_operands_as_they_are(const Problem& problem) {
 
 }  // namespace
 
-std::vector<Finding> check_workspace(const Problem& problem, const Workspace& workspace) {
-    if (reads_operands_as_they_are(problem)) return {};
-    const Preparation before = preparation(geometry(problem));
-    const std::int64_t needed = before.bytes;
+std::vector<Finding> check_workspace(const Problem& problem, const WorkspacePlan& plan, const Workspace& workspace) {
+    const std::int64_t needed = plan.bytes;
     if (needed == 0) return {};
-    const std::string expected = std::to_string(needed) + " bytes or more for " + purpose(before);
+    const std::string expected = std::to_string(needed) + " bytes or more for " + purpose(plan);
     if (workspace.data == nullptr) return {finding("nothing", expected)};
     if (workspace.bytes < needed) return {finding(std::to_string(workspace.bytes) + " bytes", expected)};
     const std::uintptr_t rest = std::bit_cast<std::uintptr_t>(workspace.data) % workspace_alignment;
@@ -81,7 +79,7 @@ std::vector<Finding> check_workspace(const Problem& problem, const Workspace& wo
 std::int64_t workspace_bytes(const Problem& problem) {
     if (reads_operands_as_they_are(problem)) return 0;
     if (!validate(problem, Backend::hopper, Check::shapes).empty()) return 0;
-    return preparation(geometry(problem)).bytes;
+    return workspace_plan(geometry(problem)).bytes;
 }
 
 }  // namespace tilewright

@@ -9,6 +9,8 @@
 
 namespace tilewright {
 
+struct WorkspacePlan;
+
 /// Its address and all offsets in it are multiples of this.
 inline constexpr std::int64_t workspace_alignment = 128;
 
@@ -17,7 +19,7 @@ inline const void* in_workspace(const void* workspace, std::int64_t at) {
     return workspace == nullptr ? nullptr : static_cast<const std::byte*>(workspace) + at;
 }
 
-/// For a problem in which `validate` finds nothing for the backend hopper.
-std::vector<Finding> check_workspace(const Problem& problem, const Workspace& workspace);
+/// Whether the memory is enough for the plan of this problem, in which `validate` finds nothing for the backend hopper.
+std::vector<Finding> check_workspace(const Problem& problem, const WorkspacePlan& plan, const Workspace& workspace);
 
 }  // namespace tilewright

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "problem/hopper_rules.h"
+#include "problem/gpu_routes.h"
 #include "verify/choices.h"
 
 namespace tilewright::verify {
@@ -109,10 +109,7 @@ VerifyCase real_case(const Family& family, const std::vector<Arithmetic>& arithm
 }
 
 /// Whether the recipe has wide rows that small cases do not.
-bool has_wide_rows_of_bf16(const Recipe& recipe) {
-    const bool mxfp4 = recipe.b.values == Format::e2m1 && recipe.b.granularity == Granularity::block_1x32;
-    return mxfp4 && is_multiplied_as_bf16(recipe.a);
-}
+bool has_wide_rows_of_bf16(const Recipe& recipe) { return is_mxfp4(recipe.b) && is_multiplied_as_bf16(recipe); }
 
 VerifyCase wide_case(const Family& family, const Recipe& recipe, const std::vector<Arithmetic>& arithmetics) {
     check::CaseSpec spec{.grouping = family.grouping, .recipe = recipe};

@@ -9,8 +9,7 @@
 #include "launch/tile_code.h"
 #include "plan/runnable.h"
 #include "plan/variant.h"
-#include "problem/geometry.h"
-#include "problem/preparation.h"
+#include "problem/gpu_call.h"
 
 namespace tilewright::verify {
 
@@ -18,13 +17,11 @@ bool ships(const Problem& problem, const DeviceDescription& device) {
     const cuda::KernelPack& pack = cuda::embedded_pack();
     if (pack.kernels().empty()) return true;
     const auto has = [&](const auto& kernel) { return pack.find(launch::kernel_expression(kernel)).has_value(); };
-    const Geometry given = geometry(problem);
-    const Preparation before = preparation(given);
-    const bool prepares = std::ranges::all_of(launch::lower_preparation(before, nullptr), [&](const auto& each) {
+    const GpuCall call = gpu_call(problem);
+    const bool prepares = std::ranges::all_of(launch::lower_workspace(call.before, nullptr), [&](const auto& each) {
         return std::visit([&](const auto& launch) { return has(launch.kernel); }, each);
     });
-    return prepares &&
-           has(planner::variant(prepared(given, before, nullptr), planner::chosen_tile(problem, given, device)));
+    return prepares && has(planner::variant(call.product, planner::chosen_tile(problem, call, device)));
 }
 
 bool ships(const std::vector<launch::QuantizeLaunch>& launches) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "hopper/description/derive.h"
 #include "measure/probes.h"
 #include "output/temporary_folder.h"
 #include "plan/cost.h"
@@ -20,7 +21,7 @@ constexpr double launch = 1.2e-6;
 
 struct Known {
     ProblemSizes sizes{};
-    hopper::Tile tile{};
+    hopper::Kernel tile{};
 };
 
 /// A shipped tile of a product.
@@ -30,8 +31,8 @@ Known known(const char* recipe, Accumulation accumulation) {
                              .n = 256 * 11,
                              .k = 16384,
                              .accumulation = accumulation};
-    for (const hopper::Tile& tile :
-         planner::shipped_tiles(planner::family_tile(planner::describe(problem_of(sizes))))) {
+    for (const hopper::Kernel& tile :
+         planner::shipped_tiles(planner::family_tile(planner::workload(problem_of(sizes))))) {
         if (tile.shape.m == 128 && tile.shape.n == 256 && tile.cluster.size == 1 && !tile.swap_ab) return {sizes, tile};
     }
     ADD_FAILURE() << "no such tile ships";
@@ -57,13 +58,13 @@ DeviceTimings timings_of(const DeviceDescription& gpu) {
     timings.l2_of_one = {.bytes = 3e7, .seconds = start + 3e7 / (gpu.l2_bytes_per_clock * 1.7e9), .hertz = 1.7e9};
 
     const Known unpromoted = known("row:row", Accumulation::unpromoted);
-    const planner::Workload work = planner::describe(problem_of(unpromoted.sizes));
+    const planner::Workload work = planner::workload(problem_of(unpromoted.sizes));
     timings.power = {.sizes = unpromoted.sizes,
                      .tile = unpromoted.tile,
                      .hertz = planner::cost(unpromoted.tile, work, gpu).clock_hertz};
     const Known promoted = known("1x128:128x128", Accumulation::promoted);
-    for (const hopper::Tile& tile : {unpromoted.tile, promoted.tile}) {
-        const planner::Loop loop = planner::loop(tile);
+    for (const hopper::Kernel& tile : {unpromoted.tile, promoted.tile}) {
+        const planner::Loop loop = planner::loop(design_of(tile));
         const double clocks = loop.tensor_clocks + loop.stall_clocks;
         const auto times = [&](std::int64_t waves, std::int64_t k_blocks, double hertz) {
             const double store = 2.0 * tile.shape.m * tile.shape.n / 30;

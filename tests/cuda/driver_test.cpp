@@ -43,7 +43,7 @@ TEST(Driver, OneThatDoesNotStartSaysWhy) {
 TEST(Driver, AFailedCallNamesItselfTheDeviceAndTheMeaning) {
     FakeMachine machine;
     machine.fake().failing_call = "cuLaunchKernelEx";
-    EXPECT_EQ(message_of([&] { machine.runtime().run(test::gpu_problem({.device = 1}), nullptr); }),
+    EXPECT_EQ(message_of([&] { machine.run(test::gpu_problem({.device = 1}), nullptr); }),
               "cuda:1: cuLaunchKernelEx failed: out of memory (CUDA_ERROR_OUT_OF_MEMORY); free GPU memory");
 }
 
@@ -51,7 +51,7 @@ TEST(Driver, ARefusedTensorMapNamesTheOperandAndTheDescription) {
     FakeMachine machine;
     machine.fake().failing_call = "cuTensorMapEncodeTiled";
     machine.fake().failure = 1;
-    const std::string message = message_of([&] { machine.runtime().run(test::gpu_problem({}), nullptr); });
+    const std::string message = message_of([&] { machine.run(test::gpu_problem({}), nullptr); });
     EXPECT_EQ(message.find("cuda:0: cuTensorMapEncodeTiled of a.values (address 0x10000000, sizes [1024, 256, 1], "
                            "strides [1024, 16] bytes, box [128, "),
               0U)
@@ -63,7 +63,7 @@ TEST(Driver, OtherChipsAreNamedWithTheCpuBackend) {
     FakeMachine machine;
     machine.fake().name = "NVIDIA A100-SXM4-80GB";
     machine.fake().capability_major = 8;
-    EXPECT_EQ(message_of([&] { machine.runtime().run(test::gpu_problem({}), nullptr); }),
+    EXPECT_EQ(message_of([&] { machine.run(test::gpu_problem({}), nullptr); }),
               "cuda:0: NVIDIA A100-SXM4-80GB has compute capability 8.0, the GPU kernels need 9.0 (H100, H200, GH200); "
               "copy the tensors to the host and use the CPU backend");
     EXPECT_EQ(machine.fake().launches, 0);
@@ -72,8 +72,7 @@ TEST(Driver, OtherChipsAreNamedWithTheCpuBackend) {
 TEST(Driver, ADeviceThatIsNotThereIsCounted) {
     FakeMachine machine;
     for (const int device : {2, 63, 64, 1000, -1}) {
-        const std::string message =
-            message_of([&] { machine.runtime().run(test::gpu_problem({.device = device}), nullptr); });
+        const std::string message = message_of([&] { machine.run(test::gpu_problem({.device = device}), nullptr); });
         EXPECT_NE(message.find("no such device; the driver finds 2"), std::string::npos) << message;
     }
 }

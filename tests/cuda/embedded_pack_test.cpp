@@ -3,9 +3,9 @@
 
 #include "cuda/kernel_store.h"
 #include "launch/moe.h"
-#include "launch/pack.h"
 #include "launch/quantize.h"
 #include "launch/tile_code.h"
+#include "launch/weight_packing.h"
 #include "plan/pack.h"
 
 namespace tilewright::cuda {
@@ -24,7 +24,7 @@ TEST(EmbeddedPack, HoldsEveryKernelOfTheListsOrNothing) {
         EXPECT_EQ(kernel.cubin.substr(0, 4), "\177ELF") << expression;
         EXPECT_NE(kernel.cubin.find(kernel.name), std::string::npos) << expression;
     };
-    for (const hopper::Tile& tile : planner::pack()) expect_shipped(launch::kernel_expression(tile));
+    for (const hopper::Kernel& tile : planner::pack()) expect_shipped(launch::kernel_expression(tile));
     for (const launch::QuantizeKernel& kernel : launch::shipped_quantizers()) {
         expect_shipped(launch::kernel_expression(kernel));
     }

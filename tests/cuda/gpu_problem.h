@@ -1,6 +1,7 @@
 // A well-formed call whose tensors claim to be on a GPU, and a runtime that runs it on the fake driver.
 #pragma once
 
+#include <tilewright/error.h>
 #include <tilewright/problem.h>
 
 #include <algorithm>
@@ -9,12 +10,15 @@
 
 #include "cuda/fake_driver.h"
 #include "cuda/runtime.h"
+#include "kernel_of_recipe.h"
 #include "launch/preparation.h"
 #include "launch/quantize.h"
 #include "launch/tile_code.h"
 #include "plan/candidates.h"
 #include "plan/legality.h"
+#include "problem/gpu_call.h"
 #include "problem/problem_sizes.h"
+#include "problem/workspace.h"
 
 namespace tilewright::test {
 
@@ -59,19 +63,21 @@ inline Tensor gpu_tensor(Format format, const Dims& shape, int device) {
 inline const cuda::KernelPack& pack_of_all_candidates() {
     static const std::string bytes = [] {
         std::vector<std::string> expressions;
-        using hopper::Scaling;
-        for (const hopper::OperandSpec& b :
-             {hopper::OperandSpec{.scaling = Scaling::block_128x128},
-              hopper::OperandSpec{.scaling = Scaling::block_128x128, .major = hopper::Major::mn},
-              hopper::OperandSpec{.storage = hopper::Storage::windowed_e2m1, .scaling = Scaling::factor},
-              hopper::OperandSpec{.storage = hopper::Storage::raw_e2m1, .scaling = Scaling::factor},
-              hopper::OperandSpec{.scaling = Scaling::factor}}) {
-            for (const hopper::Tile& tile : planner::candidates({.a = {.scaling = Scaling::block_1x128}, .b = b})) {
-                hopper::Tile fast = tile;
-                fast.variant = hopper::Variant::fast;
-                hopper::Tile by_row = fast;
-                by_row.variant = hopper::Variant::fast_k_major_scales;
-                for (const hopper::Tile& each : {tile, fast, by_row}) {
+        const hopper::Kernel blocks = tests::of_recipe("1x128:128x128");
+        hopper::Kernel columns = blocks, wide = tests::of_recipe("1x128:mxfp4"), expanded = wide;
+        columns.b.form = hopper::Form::columns;
+        wide.wide_rows = true;
+        hopper::Kernel in_place = wide;
+        in_place.b.form = hopper::Form::rows_and_tiles;
+        expanded.b.values = hopper::ValueFormat::e4m3;
+        expanded.b.form = hopper::Form::rows;
+        for (const hopper::Kernel& family : {blocks, columns, wide, in_place, expanded}) {
+            for (const hopper::Kernel& tile : planner::candidates(family)) {
+                hopper::Kernel fast = tile;
+                fast.output = hopper::Output::bf16_by_tma;
+                hopper::Kernel by_row = fast;
+                by_row.scale_order = hopper::ScaleOrder::along_k;
+                for (const hopper::Kernel& each : {tile, fast, by_row}) {
                     expressions.push_back(launch::kernel_expression(each));
                 }
             }
@@ -115,6 +121,13 @@ public:
     FakeDriver& fake() { return fake_; }
     const cuda::Driver& driver() const { return driver_; }
     cuda::Runtime& runtime() { return runtime_; }
+    /// As tilewright::run does it after validation.
+    void run(const Problem& problem, const cuda::InStream& order, const Workspace& workspace = {}) {
+        const GpuCall call = gpu_call(problem, workspace.data);
+        std::vector<Finding> findings = check_workspace(problem, call.before, workspace);
+        if (!findings.empty()) throw Error(std::move(findings));
+        runtime_.run(problem, call, order, workspace);
+    }
     void make_current(int device) { make_current_(device); }
 
 private:

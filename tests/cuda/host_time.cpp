@@ -31,7 +31,7 @@ int main() {
     machine.fake().record_last = false;
     const Problem p = test::gpu_problem({.m = 4096, .n = 7168, .k = 2048});
     const auto first = std::chrono::steady_clock::now();
-    machine.runtime().run(p, nullptr);
+    machine.run(p, nullptr);
     const std::chrono::duration<double, std::milli> chosen = std::chrono::steady_clock::now() - first;
     std::vector<Problem> fresh;
     for (std::uintptr_t i = 0; i < 100; ++i)
@@ -49,6 +49,6 @@ int main() {
                    if (machine.runtime().repeat(q, {})) return;
                    const bool known = machine.runtime().knows_kind(q);
                    if ((known ? validate_addresses(q, Backend::hopper) : validate(q, Backend::hopper)).empty())
-                       machine.runtime().run(q, {});
+                       machine.run(q, {});
                }));
 }

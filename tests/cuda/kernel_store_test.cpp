@@ -168,15 +168,15 @@ TEST(Compiler, AMistakeIsShownWithTheKernel) {
 }
 
 TEST(KernelPack, HoldsWhatWasPutIn) {
-    const std::string bytes = pack_bytes({{.expression = "gemm<Tile{.m = 2}>", .name = "second", .cubin = "\n\n"},
-                                          {.expression = "gemm<Tile{.m = 1}>", .name = "first", .cubin = ""}});
+    const std::string bytes = pack_bytes({{.expression = "gemm<Kernel{.m = 2}>", .name = "second", .cubin = "\n\n"},
+                                          {.expression = "gemm<Kernel{.m = 1}>", .name = "first", .cubin = ""}});
     const KernelPack pack(bytes);
     ASSERT_EQ(pack.kernels().size(), 2U);
     EXPECT_EQ(pack.bytes(), 2);
-    ASSERT_TRUE(pack.find("gemm<Tile{.m = 2}>").has_value());
-    EXPECT_EQ(pack.find("gemm<Tile{.m = 2}>")->cubin, "\n\n");
-    EXPECT_EQ(pack.find("gemm<Tile{.m = 1}>")->name, "first");
-    EXPECT_FALSE(pack.find("gemm<Tile{.m = 3}>").has_value());
+    ASSERT_TRUE(pack.find("gemm<Kernel{.m = 2}>").has_value());
+    EXPECT_EQ(pack.find("gemm<Kernel{.m = 2}>")->cubin, "\n\n");
+    EXPECT_EQ(pack.find("gemm<Kernel{.m = 1}>")->name, "first");
+    EXPECT_FALSE(pack.find("gemm<Kernel{.m = 3}>").has_value());
     EXPECT_TRUE(KernelPack(std::string_view(bytes).substr(0, bytes.size() - 1)).kernels().empty());
     EXPECT_TRUE(KernelPack("anything").kernels().empty());
 }

@@ -5,8 +5,9 @@
 #include "cuda/count_allocations.h"
 #include "cuda/gpu_problem.h"
 #include "formats/packed_layout.h"
+#include "kernel_of_recipe.h"
 #include "problem/packed_problem.h"
-#include "problem/preparation.h"
+#include "problem/workspace_plan.h"
 
 namespace tilewright::cuda {
 namespace {
@@ -25,7 +26,7 @@ Problem tn() { return gpu_problem({.m = 256, .n = 512, .k = 1024, .layout = Layo
 TEST(PreparedCalls, LaunchTheCopyThenTheProductInTheCallersStream) {
     FakeMachine machine;
     machine.fake().record_arguments = false;
-    machine.runtime().run(tn(), stream(0x33), workspace(0x90000000));
+    machine.run(tn(), stream(0x33), workspace(0x90000000));
     ASSERT_EQ(machine.fake().launches, 2);
     const FakeLaunch& copy = machine.fake().before_last;
     EXPECT_EQ(copy.config.stream, stream(0x33));
@@ -39,7 +40,7 @@ TEST(PreparedCalls, LaunchTheCopyThenTheProductInTheCallersStream) {
 TEST(PreparedCalls, TheProductReadsTheWorkspaceInsteadOfTheOperand) {
     FakeMachine machine;
     machine.fake().others_first = 1;
-    machine.runtime().run(tn(), nullptr, workspace(0x90000000));
+    machine.run(tn(), nullptr, workspace(0x90000000));
     EXPECT_EQ(machine.fake().last.arguments.a.words[0], 0x90000000U);
     EXPECT_EQ(machine.fake().last.arguments.b.words[0], 0x12000000U);
 }
@@ -47,7 +48,7 @@ TEST(PreparedCalls, TheProductReadsTheWorkspaceInsteadOfTheOperand) {
 TEST(PreparedCalls, OnlyTheProductOverlapsWhatIsAhead) {
     FakeMachine machine;
     machine.fake().record_arguments = false;
-    machine.runtime().run(tn(), {nullptr, true}, workspace(0x90000000));
+    machine.run(tn(), {nullptr, true}, workspace(0x90000000));
     EXPECT_EQ(machine.fake().before_last.config.attribute_count, 0U)
         << "a product ahead may still read the workspace that the copy overwrites";
     EXPECT_EQ(machine.fake().last.config.attribute_count, 1U);
@@ -58,7 +59,7 @@ TEST(PreparedCalls, ARepetitionHasTheSameWorkspace) {
     FakeMachine machine;
     machine.fake().record_arguments = false;
     const Problem p = tn();
-    machine.runtime().run(p, nullptr, workspace(0x90000000));
+    machine.run(p, nullptr, workspace(0x90000000));
     const int libraries = machine.fake().libraries;
     EXPECT_FALSE(machine.runtime().repeat(p, nullptr));
     EXPECT_FALSE(machine.runtime().repeat(p, nullptr, workspace(0xA0000000)));
@@ -73,11 +74,11 @@ TEST(PreparedCalls, ARepetitionHasTheSameWorkspace) {
 TEST(PreparedCalls, AWorkspaceThatIsNotNeededIsNotLookedAt) {
     FakeMachine machine;
     const Problem p = gpu_problem({});
-    machine.runtime().run(p, nullptr);
+    machine.run(p, nullptr);
     EXPECT_TRUE(machine.runtime().repeat(p, nullptr, workspace(0x90000000)));
-    machine.runtime().run(gpu_problem({.k = 0, .layout = Layout::tn}), nullptr);
+    machine.run(gpu_problem({.k = 0, .layout = Layout::tn}), nullptr);
     EXPECT_EQ(machine.fake().launches, 3) << "without k nothing is copied";
-    machine.runtime().run(gpu_problem({.m = 0, .layout = Layout::tn}), nullptr);
+    machine.run(gpu_problem({.m = 0, .layout = Layout::tn}), nullptr);
     EXPECT_EQ(machine.fake().launches, 3);
 }
 
@@ -86,7 +87,7 @@ TEST(PreparedCalls, WeightsAreJudgedPackedAndMultiplied) {
     machine.fake().others_first = 2;
     Problem p = gpu_problem({.m = 16, .n = 200, .k = 1024, .weights = Format::e2m1});
     p.b.values.strides[0] += 2;  // rows begin at any byte
-    machine.runtime().run(p, {nullptr, true}, workspace(0x90000000, 1 << 24));
+    machine.run(p, {nullptr, true}, workspace(0x90000000, 1 << 24));
     ASSERT_EQ(machine.fake().launches, 3);
     EXPECT_EQ(machine.fake().before_last.config.grid[0], 4U) << "64 rows, 8 k-blocks a block";
     EXPECT_EQ(machine.fake().before_last.config.attribute_count, 0U);
@@ -102,7 +103,7 @@ TEST(PreparedCalls, ScalesOfRawCodesAreJudgedAndTheCodesMultipliedWhereTheyAre) 
     FakeMachine machine;
     machine.fake().others_first = 1;
     const Problem p = gpu_problem({.m = 16, .n = 200, .k = 1024, .weights = Format::e2m1});
-    machine.runtime().run(p, {nullptr, true}, workspace(0x90000000, 1 << 24));
+    machine.run(p, {nullptr, true}, workspace(0x90000000, 1 << 24));
     ASSERT_EQ(machine.fake().launches, 2);
     EXPECT_EQ(machine.fake().before_last.config.grid[0], 4U) << "64 rows a block";
     const auto tiles = hopper::PackedTiles::from_map(machine.fake().last.arguments.b_scales);
@@ -117,7 +118,7 @@ TEST(PreparedCalls, PackedWeightsAreExpandedThenMultiplied) {
     machine.fake().others_first = 1;
     Problem p = with_packed_shape(gpu_problem({.m = 4096, .n = 4096, .k = 4096, .weights = Format::e2m1}), 0);
     p.b.packed.data = reinterpret_cast<void*>(0x50000000);
-    machine.runtime().run(p, {nullptr, true}, workspace(0x90000000, 1 << 25));
+    machine.run(p, {nullptr, true}, workspace(0x90000000, 1 << 25));
     ASSERT_EQ(machine.fake().launches, 2);
     EXPECT_EQ(machine.fake().before_last.config.grid[0], 64U * 4) << "64 rows, 8 k-blocks a block";
     EXPECT_EQ(machine.fake().before_last.config.shared_bytes, 18432U);
@@ -128,18 +129,16 @@ TEST(PreparedCalls, PackedWeightsAreExpandedThenMultiplied) {
     EXPECT_TRUE(machine.runtime().repeat(p, nullptr, workspace(0x90000000, 1 << 25)));
     EXPECT_EQ(machine.fake().launches, 4);
     p.b.packed.internal = formats::PackedInternal{.windows = 1}.words();
-    machine.runtime().run(p, nullptr);
+    machine.run(p, nullptr);
     EXPECT_EQ(machine.fake().launches, 5) << "wide rows, as they are";
 }
 
 TEST(PreparedCalls, ATileOfTheCallersChoice) {
     FakeMachine machine;
     const Problem p = tn();
-    const hopper::Tile tile{.shape = {.m = 128, .n = 128},
-                            .stages = 5,
-                            .swap_ab = true,
-                            .a = {.scaling = hopper::Scaling::block_1x128},
-                            .b = {.scaling = hopper::Scaling::block_128x128, .major = hopper::Major::mn}};
+    hopper::Kernel tile =
+        tests::of_recipe("1x128:128x128", {.shape = {.m = 128, .n = 128}, .stages = 5, .swap_ab = true});
+    tile.b.form = hopper::Form::columns;
     machine.fake().others_first = 1;
     machine.runtime().run(geometry(p), tile, {.workspace = workspace(0x90000000)});
     EXPECT_EQ(machine.fake().launches, 2);

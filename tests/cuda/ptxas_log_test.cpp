@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "cuda/compiler.h"
+#include "kernel_of_recipe.h"
 #include "launch/tile_code.h"
 
 namespace tilewright::cuda {
@@ -52,10 +53,8 @@ TEST(PtxasLog, ASpillIsFoundInWhatNvrtcSays) {
 }
 
 TEST(PtxasLog, AKernelOfThePackMayShip) {
-    const hopper::Tile tile{.shape = {.m = 64, .n = 32, .warpgroups = 1},
-                            .stages = 8,
-                            .a = {.scaling = hopper::Scaling::block_1x128},
-                            .b = {.scaling = hopper::Scaling::block_128x128}};
+    const hopper::Kernel tile =
+        tests::of_recipe("1x128:128x128", {.shape = {.m = 64, .n = 32, .warpgroups = 1}, .stages = 8});
     const Compilation compilation =
         Compiler(nvrtc_candidates())
             .compile({.text = launch::kernel_source, .expression = launch::kernel_expression(tile)});

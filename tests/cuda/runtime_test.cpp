@@ -13,6 +13,8 @@
 #include "plan/k_splits.h"
 #include "problem/addresses.h"
 #include "problem/mixed_rows.h"
+#include "problem/packed_problem.h"
+#include "problem/times_made.h"
 
 namespace tilewright::cuda {
 namespace {
@@ -28,7 +30,7 @@ TEST(Runtime, LaunchesOnTheCallersStream) {
     FakeMachine machine;
     Problem p = gpu_problem({.m = 4096, .n = 4096, .k = 1024});
     p.alpha = 3;
-    machine.runtime().run(p, stream(0x77));
+    machine.run(p, stream(0x77));
     ASSERT_EQ(machine.fake().launches, 1);
     const test::FakeLaunch& last = machine.fake().last;
     EXPECT_EQ(last.config.stream, stream(0x77));
@@ -44,10 +46,33 @@ TEST(Runtime, LaunchesOnTheCallersStream) {
     EXPECT_EQ(last.device, 0);
 }
 
+/// Also where operands are copied first, packed at each call, or expanded, and where the tile is known.
+TEST(Runtime, EachCallIsDescribedOnce) {
+    FakeMachine machine;
+    Problem packed = with_packed_shape(
+        problem_of({.recipe = parse_recipe("1x128:mxfp4").value(), .m = 4096, .n = 4096, .k = 8192}), 0);
+    packed.b.packed.data = reinterpret_cast<void*>(0x12000000);
+    for (Tensor* tensor : {&packed.a.values, &packed.a.scales, &packed.d}) {
+        tensor->device = packed.b.packed.device = {.kind = DeviceId::Kind::cuda, .index = 0};
+        tensor->data = reinterpret_cast<void*>(0x10000000);
+    }
+    const Workspace workspace{reinterpret_cast<void*>(0x90000000), std::int64_t{1} << 30};
+    for (const Problem& p : {gpu_problem({}), gpu_problem({}, 0x20000000), gpu_problem({.layout = Layout::tn}),
+                             gpu_problem({.weights = Format::e2m1}), packed}) {
+        times_made = {};
+        machine.run(p, nullptr, workspace);
+        EXPECT_EQ(times_made.geometries, 1);
+        EXPECT_EQ(times_made.workspace_plans, 1);
+        times_made = {};
+        EXPECT_TRUE(machine.runtime().repeat(p, nullptr, workspace));
+        EXPECT_EQ(times_made.geometries, 0);
+    }
+}
+
 TEST(Runtime, ATileOfTwoBlocksIsLaunchedAsClusters) {
     FakeMachine machine;
     const Geometry g = geometry(gpu_problem({.m = 4096, .n = 4096}));
-    hopper::Tile tile{.a = {.scaling = hopper::Scaling::block_1x128}, .b = {.scaling = hopper::Scaling::block_128x128}};
+    hopper::Kernel tile = tests::of_recipe("1x128:128x128");
     machine.runtime().run(g, tile, {.device = 1, .stream = stream(5), .sm_limit = 100});
     EXPECT_EQ(machine.fake().last.config.attribute_count, 0U);
     EXPECT_EQ(machine.fake().last.config.grid[0], 100U);
@@ -63,7 +88,7 @@ TEST(Runtime, ATileOfTwoBlocksIsLaunchedAsClusters) {
 TEST(Runtime, ACallMayOverlapTheOneBefore) {
     FakeMachine machine;
     const Problem p = gpu_problem({});
-    machine.runtime().run(p, {nullptr, true});
+    machine.run(p, {nullptr, true});
     EXPECT_EQ(machine.fake().last.config.attribute_count, 1U);
     EXPECT_EQ(machine.fake().last.attribute.id, LaunchAttribute::programmatic_stream_serialization);
     EXPECT_EQ(machine.fake().last.attribute.x, 1U);
@@ -76,7 +101,7 @@ TEST(Runtime, TheSameCallAgainOnlyLaunches) {
     Problem p = gpu_problem({});
     p.alpha = 2;
     EXPECT_FALSE(machine.runtime().repeat(p, nullptr));
-    machine.runtime().run(p, nullptr);
+    machine.run(p, nullptr);
     const int maps = machine.fake().maps;
     p.alpha = 0.5F;
     const long before = test::allocations();
@@ -93,11 +118,11 @@ TEST(Runtime, AlphaDecidesWhichKernelRuns) {
     FakeMachine machine;
     Problem p = gpu_problem({});
     transpose_scales(p.a.scales);
-    machine.runtime().run(p, nullptr);
+    machine.run(p, nullptr);
     const void* fast = machine.fake().last.kernel;
     p.alpha = 2;
     EXPECT_FALSE(machine.runtime().repeat(p, nullptr)) << "the fast kernel knows no alpha";
-    machine.runtime().run(p, nullptr);
+    machine.run(p, nullptr);
     EXPECT_NE(machine.fake().last.kernel, fast);
     EXPECT_EQ(machine.fake().libraries, 2);
     p.alpha = 1;
@@ -109,7 +134,7 @@ TEST(Runtime, AlphaDecidesWhichKernelRuns) {
 TEST(Runtime, AnyOtherCallIsNoRepetition) {
     FakeMachine machine;
     const Problem p = gpu_problem({});
-    machine.runtime().run(p, nullptr);
+    machine.run(p, nullptr);
     const std::vector<void (*)(Problem&)> changes{
         [](Problem& q) { q.a.values.data = reinterpret_cast<void*>(0x40000000); },
         [](Problem& q) { q.a.scales.data = reinterpret_cast<void*>(0x40000000); },
@@ -141,13 +166,13 @@ TEST(Runtime, AnyOtherCallIsNoRepetition) {
 
 TEST(Runtime, FreshAddressesEncodeMapsAndNothingElse) {
     FakeMachine machine;
-    machine.runtime().run(gpu_problem({}, 0x10000000), nullptr);
+    machine.run(gpu_problem({}, 0x10000000), nullptr);
     const int maps = machine.fake().maps;
     const Problem p = gpu_problem({}, 0x50000000);
     const long before = test::allocations();
     EXPECT_TRUE(machine.runtime().knows_kind(p));
     EXPECT_TRUE(validate_addresses(p, Backend::hopper).empty());
-    machine.runtime().run(p, nullptr);
+    machine.run(p, nullptr);
     EXPECT_EQ(test::allocations(), before);
     EXPECT_GT(machine.fake().maps, maps);
     EXPECT_EQ(machine.fake().libraries, 1);
@@ -158,7 +183,7 @@ TEST(Runtime, FreshAddressesEncodeMapsAndNothingElse) {
 TEST(Runtime, ManyKindsAreRememberedBeyondTheThreadsOwnMemory) {
     FakeMachine machine;
     for (int round = 0; round < 2; ++round) {
-        for (std::int64_t m = 16; m <= 16 * 40; m += 16) machine.runtime().run(gpu_problem({.m = m}), nullptr);
+        for (std::int64_t m = 16; m <= 16 * 40; m += 16) machine.run(gpu_problem({.m = m}), nullptr);
     }
     EXPECT_EQ(machine.fake().launches, 80);
     EXPECT_EQ(machine.fake().last.arguments.m, 640);
@@ -187,7 +212,7 @@ TEST(Runtime, ACallIsPlannedForTheContentOfItsDevice) {
     DeviceDescription device = h200();
     ASSERT_NE(planner::planned_k_splits(p, device), planner::planned_k_splits(p, device_named("h100-pcie")));
     const auto cluster = [&] {
-        machine.runtime().run_as(p, device, nullptr, {});
+        machine.runtime().run_as(p, gpu_call(p), device, nullptr, {});
         const test::FakeLaunch& last = machine.fake().last;
         return last.config.attribute_count == 0 ? 1 : last.attribute.x;
     };
@@ -203,24 +228,24 @@ TEST(Runtime, AnSmLimitLimitsTheGrid) {
     FakeMachine machine;
     Problem p = gpu_problem({.m = 8192, .n = 8192});
     p.sm_limit = 60;
-    machine.runtime().run(p, nullptr);
+    machine.run(p, nullptr);
     EXPECT_LE(machine.fake().last.config.grid[0], 60U);
     EXPECT_GE(machine.fake().last.config.grid[0], 59U);
 }
 
 TEST(Runtime, NothingIsLaunchedWithoutRowsOrColumns) {
     FakeMachine machine;
-    machine.runtime().run(gpu_problem({.m = 0}), nullptr);
-    machine.runtime().run(gpu_problem({.n = 0}), nullptr);
+    machine.run(gpu_problem({.m = 0}), nullptr);
+    machine.run(gpu_problem({.n = 0}), nullptr);
     EXPECT_EQ(machine.fake().launches, 0);
-    machine.runtime().run(gpu_problem({.k = 0}), nullptr);
+    machine.run(gpu_problem({.k = 0}), nullptr);
     EXPECT_EQ(machine.fake().launches, 1);
     EXPECT_EQ(machine.fake().last.arguments.k, 0);
 }
 
 TEST(Runtime, TheCallersContextStaysCurrent) {
     FakeMachine machine;
-    machine.runtime().run(gpu_problem({.device = 1}), nullptr);
+    machine.run(gpu_problem({.device = 1}), nullptr);
     EXPECT_EQ(machine.fake().last.device, 1);
     EXPECT_EQ(machine.fake().pushes, machine.fake().pops);
     machine.make_current(1);
@@ -236,7 +261,7 @@ TEST(Runtime, TheCallersContextStaysCurrent) {
 
 TEST(Runtime, LoadingDoesNotDisturbACapture) {
     FakeMachine machine;
-    machine.runtime().run(gpu_problem({}), nullptr);
+    machine.run(gpu_problem({}), nullptr);
     EXPECT_EQ(machine.fake().libraries, 1);
     EXPECT_EQ(machine.fake().strict_loads, 0);
 }
@@ -244,7 +269,7 @@ TEST(Runtime, LoadingDoesNotDisturbACapture) {
 TEST(Runtime, AKernelThatTimedOutIsReportedOnceWithItsBarrier) {
     FakeMachine machine;
     const Problem p = gpu_problem({});
-    machine.runtime().run(p, nullptr);
+    machine.run(p, nullptr);
     hopper::KernelReport& report = machine.fake().reports[0];
     report.producer.word = hopper::Timeout::pack(17, 32, hopper::timed_out_at(hopper::BarrierName::work_empty) - 5);
     report.consumer.word = hopper::Timeout::pack(17, 260, -3);
@@ -264,7 +289,7 @@ TEST(Runtime, AKernelThatTimedOutIsReportedOnceWithItsBarrier) {
 TEST(Runtime, RowsOfTwoGroupsInABlockAreAnErrorOfALaterCall) {
     FakeMachine machine;
     const Problem p = gpu_problem({});
-    machine.runtime().run(p, nullptr);
+    machine.run(p, nullptr);
     machine.fake().reports[0].mixed.word = hopper::MixedRow::pack(200, 3, 1);
     try {
         machine.runtime().repeat(p, nullptr);
@@ -301,7 +326,7 @@ TEST(Runtime, ManyThreadsOnTwoDevicesLoadEachKernelOnce) {
             machine.make_current(-1);
             for (int i = 0; i < calls; ++i) {
                 const Problem p = gpu_problem({.device = (t + i) % 2}, 0x10000000U + 0x10000000U * (i % 3));
-                if (!machine.runtime().repeat(p, nullptr)) machine.runtime().run(p, nullptr);
+                if (!machine.runtime().repeat(p, nullptr)) machine.run(p, nullptr);
             }
         });
     }

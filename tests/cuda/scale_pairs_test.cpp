@@ -4,6 +4,8 @@
 
 #include "cuda/compiler.h"
 #include "cuda/ptxas_log.h"
+#include "hopper/description/rules.h"
+#include "kernel_of_recipe.h"
 #include "launch/tile_code.h"
 #include "plan/pack.h"
 #include "plan/shipped_tiles.h"
@@ -11,33 +13,29 @@
 namespace tilewright::cuda {
 namespace {
 
-using hopper::Family;
-using hopper::Major;
-using hopper::Scaling;
-using hopper::Tile;
+using hopper::Form;
+using hopper::Groups;
+using hopper::Kernel;
 
-std::vector<Tile> families() {
-    constexpr Scaling none = Scaling::none, end = Scaling::epilogue, rows = Scaling::block_1x128,
-                      blocks = Scaling::block_128x128;
-    std::vector<Tile> list;
-    for (const Family family : {Family::dense, Family::m_grouped, Family::k_grouped, Family::k_mapped}) {
-        for (const auto& [a, b] :
-             {std::pair{rows, none}, std::pair{rows, end}, std::pair{blocks, none}, std::pair{blocks, blocks}}) {
-            const Tile tile{.a = {.scaling = a}, .b = {.scaling = b}, .family = family};
-            if (has_fast_scales(tile)) continue;  // folded gradients of weights ship
-            list.push_back(tile);
-            if (hopper::is_k_grouped(tile)) continue;
-            list.push_back(tile);
-            list.back().b.major = Major::mn;
-            if (family == Family::m_grouped) continue;
-            list.push_back(tile);
-            list.back().a.major = Major::mn;
+std::vector<Kernel> families() {
+    std::vector<Kernel> list;
+    for (const Groups groups : {Groups::none, Groups::rows, Groups::k_aligned, Groups::k_anywhere}) {
+        for (const char* recipe : {"1x128:e4m3", "1x128:row", "128x128:e4m3", "128x128:128x128"}) {
+            const Kernel kernel = tests::of_recipe(recipe, {.groups = groups});
+            if (has_all_outputs(kernel)) continue;  // folded gradients of weights ship
+            list.push_back(kernel);
+            if (groups == Groups::k_aligned || groups == Groups::k_anywhere) continue;
+            list.push_back(kernel);
+            list.back().b.form = Form::columns;
+            if (groups == Groups::rows) continue;
+            list.push_back(kernel);
+            list.back().a.form = Form::columns;
         }
     }
     return list;
 }
 
-void expect_no_spills(const Compiler& compiler, const Tile& tile) {
+void expect_no_spills(const Compiler& compiler, const Kernel& tile) {
     const Compilation compiled =
         compiler.compile({.text = launch::kernel_source, .expression = launch::kernel_expression(tile)});
     for (const std::string& objection : ptxas_objections(compiled.log)) {
@@ -49,12 +47,12 @@ TEST(ScalePairKernels, DoNotSpill) {
     const Compiler compiler(nvrtc_candidates());
     constexpr std::size_t step = 17;  // all pairs and all families are among them
     std::size_t number = 0;
-    for (const Tile& family : families()) {
-        const std::vector<Tile> tiles = planner::unshipped_tiles(family);
+    for (const Kernel& family : families()) {
+        const std::vector<Kernel> tiles = planner::unshipped_tiles(family);
         EXPECT_FALSE(tiles.empty()) << launch::describe(family);
-        for (const Tile& tile : tiles) {
-            for (const Tile& kernel : {tile, planner::f32_kernel(tile)}) {
-                if (is_fast(kernel) && !planner::has_f32_kernel(tile)) continue;
+        for (const Kernel& tile : tiles) {
+            for (const Kernel& kernel : {tile, planner::f32_kernel(tile)}) {
+                if (kernel.output != hopper::Output::any && !planner::has_f32_kernel(tile)) continue;
                 if (number++ % step == 0) expect_no_spills(compiler, kernel);
             }
         }

@@ -10,6 +10,7 @@
 #include "gpu/gpu_tiles.h"
 #include "gpu/recipes.h"
 #include "gpu/tile_recipe.h"
+#include "hopper/description/derive.h"
 #include "launch/tile_code.h"
 #include "plan/k_splits.h"
 #include "tile_layout.h"
@@ -35,26 +36,27 @@ class GpuConfigurations : public testing::TestWithParam<Shape> {};
 TEST_P(GpuConfigurations, EveryTileOnAnyNumberOfSms) {
     const CurrentDevice device;
     const Shape shape = GetParam();
-    std::map<std::tuple<std::string, bool, bool, Grouping, int, Layout>, std::unique_ptr<GpuCase>> cases;
-    for (const hopper::Tile& tile : gpu_tiles()) {
-        if (stores_f32(tile) && shape.n % 4 != 0) continue;  // D that TMA cannot store
+    std::map<std::tuple<std::string, Accumulation, bool, Grouping, int, Layout>, std::unique_ptr<GpuCase>> cases;
+    for (const hopper::Kernel& tile : gpu_tiles()) {
+        if (tile.output == hopper::Output::f32_by_tma && shape.n % 4 != 0) continue;  // D that TMA cannot store
         const Accumulation accumulation = tests::accumulation_of(tile);
+        const bool f32 = tile.output == hopper::Output::f32_by_tma;
+        const hopper::Design design = design_of(tile);
         std::unique_ptr<GpuCase>& gpu =
-            cases[{tile_recipe(tile) + std::string(has_windows(tile) ? ", wide" : ""), tile.mma.promoted,
-                   stores_f32(tile), tile_grouping(tile), k_slices(tile), tests::in_layout_of(tile, {}).layout}];
+            cases[{tile_recipe(tile) + std::string(design.has_windows() ? ", wide" : ""), accumulation, f32,
+                   tile_grouping(tile), design.k_slices, tests::in_layout_of(tile, {}).layout}];
         if (!gpu) {
-            gpu = std::make_unique<GpuCase>(
-                tests::in_layout_of(tile, {.grouping = tile_grouping(tile),
-                                           .recipe = recipe_of(tile_recipe(tile)),
-                                           .output = stores_f32(tile) ? Format::f32 : Format::bf16,
-                                           .m = shape.m,
-                                           .n = shape.n,
-                                           .k = shape.k,
-                                           .groups = tile_groups(tile),
-                                           .with_c = stores_f32(tile),
-                                           .accumulation = accumulation,
-                                           .far_scales = tile_far_scales(tile)}),
-                planner::k_splits(tile, shape.k));
+            gpu = std::make_unique<GpuCase>(tests::in_layout_of(tile, {.grouping = tile_grouping(tile),
+                                                                       .recipe = recipe_of(tile_recipe(tile)),
+                                                                       .output = f32 ? Format::f32 : Format::bf16,
+                                                                       .m = shape.m,
+                                                                       .n = shape.n,
+                                                                       .k = shape.k,
+                                                                       .groups = tile_groups(tile),
+                                                                       .with_c = f32,
+                                                                       .accumulation = accumulation,
+                                                                       .far_scales = tile_far_scales(tile)}),
+                                            planner::k_splits(tile, shape.k));
         }
         for (const int sms : sm_limits) {
             gpu->reset();

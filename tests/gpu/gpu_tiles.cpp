@@ -1,33 +1,27 @@
 #include "gpu/gpu_tiles.h"
 
-#include <utility>
-
+#include "kernel_of_recipe.h"
 #include "plan/pack.h"
 
 namespace tilewright::test {
 
-std::vector<hopper::Tile> gpu_tiles() {
-    using hopper::Scaling;
+std::vector<hopper::Kernel> gpu_tiles() {
+    using hopper::Kernel;
     using hopper::split_k;
-    using hopper::Tile;
-    std::vector<Tile> tiles = planner::pack();
-    for (Tile tile :
-         {Tile{.shape = {.m = 64, .n = 8, .warpgroups = 1}, .stages = 8, .swap_ab = true},
-          Tile{.shape = {.m = 64, .n = 32, .warpgroups = 1}, .stages = 8, .swap_ab = true},
-          Tile{.shape = {.m = 128, .n = 64}, .stages = 6, .swap_ab = true},
-          Tile{.shape = {.m = 128, .n = 128}, .stages = 5, .swap_ab = true},
-          Tile{.shape = {.m = 64, .n = 64, .warpgroups = 1}, .stages = 8, .swap_ab = true, .cluster = split_k(2)},
-          Tile{.shape = {.m = 128, .n = 32}, .stages = 6, .swap_ab = true, .cluster = split_k(4)},
-          Tile{.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 8, .swap_ab = true, .cluster = split_k(8)},
-          Tile{.shape = {.m = 128, .n = 128}, .stages = 4, .cluster = split_k(2)}}) {
-        for (const auto& [a, b] : {std::pair{Scaling::epilogue, Scaling::epilogue},
-                                   std::pair{Scaling::block_1x128, Scaling::block_128x128}}) {
-            tile.a.scaling = a;
-            tile.b.scaling = b;
-            tiles.push_back(tile);
-        }
-        tile.family = hopper::Family::m_grouped;
-        tiles.push_back(tile);
+    std::vector<Kernel> tiles = planner::pack();
+    for (const Kernel& tile :
+         {Kernel{.shape = {.m = 64, .n = 8, .warpgroups = 1}, .stages = 8, .swap_ab = true},
+          Kernel{.shape = {.m = 64, .n = 32, .warpgroups = 1}, .stages = 8, .swap_ab = true},
+          Kernel{.shape = {.m = 128, .n = 64}, .stages = 6, .swap_ab = true},
+          Kernel{.shape = {.m = 128, .n = 128}, .stages = 5, .swap_ab = true},
+          Kernel{.shape = {.m = 64, .n = 64, .warpgroups = 1}, .stages = 8, .swap_ab = true, .cluster = split_k(2)},
+          Kernel{.shape = {.m = 128, .n = 32}, .stages = 6, .swap_ab = true, .cluster = split_k(4)},
+          Kernel{.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 8, .swap_ab = true, .cluster = split_k(8)},
+          Kernel{.shape = {.m = 128, .n = 128}, .stages = 4, .cluster = split_k(2)}}) {
+        tiles.push_back(tests::of_recipe("row:row", tile));
+        tiles.push_back(tests::of_recipe("1x128:128x128", tile));
+        tiles.push_back(tiles.back());
+        tiles.back().groups = hopper::Groups::rows;
     }
     return tiles;
 }

@@ -3,10 +3,10 @@
 
 #include <vector>
 
-#include "hopper/tile/tile.h"
+#include "hopper/description/kernel.h"
 
 namespace tilewright::test {
 
-std::vector<hopper::Tile> gpu_tiles();
+std::vector<hopper::Kernel> gpu_tiles();
 
 }  // namespace tilewright::test

@@ -44,7 +44,8 @@ public:
         return {(*this)(side.operand), (*this)(side.token_factors), (*this)(side.feature_factors)};
     }
     TokenSource operator()(const TokenSource& source) {
-        return {(*this)(source.x), source.activation, source.swiglu, (*this)(source.gradient), (*this)(source.ends)};
+        return {(*this)(source.x), (*this)(source.index),    source.activation,
+                source.swiglu,     (*this)(source.gradient), (*this)(source.ends)};
     }
 
     /// Copies whose bytes are not those of the host.

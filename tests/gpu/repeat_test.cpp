@@ -14,6 +14,7 @@
 #include "gpu/gpu_tiles.h"
 #include "gpu/recipes.h"
 #include "gpu/tile_recipe.h"
+#include "hopper/description/derive.h"
 #include "launch/launch.h"
 #include "launch/tile_code.h"
 #include "measure/device.h"
@@ -35,7 +36,7 @@ std::string repeat(const std::string& what, const GpuCase& gpu, const GpuCase& n
     const Stream other;
     for (int launch = 0; launch < launches; ++launch) {
         gpu.poison_output(stream.handle());
-        if (launch % 3 == 0) cuda::run(noise.geometry(), hopper::Tile{}, 0, other.handle());
+        if (launch % 3 == 0) cuda::run(noise.geometry(), hopper::Kernel{}, 0, other.handle());
         launch_in(stream.handle());
         stream.wait();
         if (gpu.output_is_right()) continue;
@@ -45,21 +46,23 @@ std::string repeat(const std::string& what, const GpuCase& gpu, const GpuCase& n
     return gpu.difference();  // what must not be written, too
 }
 
-std::string repeat(const hopper::Tile& tile, int k, const GpuCase& noise) {
-    const GpuCase gpu(tests::in_layout_of(tile, {.grouping = tile_grouping(tile),
-                                                 .recipe = recipe_of(tile_recipe(tile)),
-                                                 .output = stores_f32(tile) ? Format::f32 : Format::bf16,
-                                                 .m = 388,
-                                                 .n = 520,
-                                                 .k = k,
-                                                 .groups = tile_groups(tile),
-                                                 .with_c = stores_f32(tile),
-                                                 .alpha = is_fast(tile) ? 1.0F : 2.0F,
-                                                 .accumulation = tests::accumulation_of(tile),
-                                                 .a_scales_transposed = !has_k_major_scales(tile),
-                                                 .b_scales_transposed = true,
-                                                 .far_scales = tile_far_scales(tile)}),
-                      planner::k_splits(tile, k));
+std::string repeat(const hopper::Kernel& tile, int k, const GpuCase& noise) {
+    const bool f32 = tile.output == hopper::Output::f32_by_tma;
+    const GpuCase gpu(
+        tests::in_layout_of(tile, {.grouping = tile_grouping(tile),
+                                   .recipe = recipe_of(tile_recipe(tile)),
+                                   .output = f32 ? Format::f32 : Format::bf16,
+                                   .m = 388,
+                                   .n = 520,
+                                   .k = k,
+                                   .groups = tile_groups(tile),
+                                   .with_c = f32,
+                                   .alpha = tile.output != hopper::Output::any ? 1.0F : 2.0F,
+                                   .accumulation = tests::accumulation_of(tile),
+                                   .a_scales_transposed = tile.scale_order == hopper::ScaleOrder::along_rows,
+                                   .b_scales_transposed = true,
+                                   .far_scales = tile_far_scales(tile)}),
+        planner::k_splits(tile, k));
     const Geometry geometry = gpu.geometry();
     if (planner::variant(geometry, tile) != tile) return launch::describe(tile) + ": another kernel would run";
     return repeat(launch::describe(tile), gpu, noise,
@@ -95,11 +98,11 @@ void expect_all(const std::vector<Each>& list,
 }
 
 void expect_tiles(bool of_groups_of_k) {
-    std::vector<hopper::Tile> tiles = gpu_tiles();
-    std::erase_if(tiles, [&](const hopper::Tile& tile) { return is_k_grouped(tile) != of_groups_of_k; });
-    expect_all<hopper::Tile>(tiles, [](const hopper::Tile& tile, const GpuCase& noise) {
+    std::vector<hopper::Kernel> tiles = gpu_tiles();
+    std::erase_if(tiles, [&](const hopper::Kernel& tile) { return design_of(tile).is_k_grouped() != of_groups_of_k; });
+    expect_all<hopper::Kernel>(tiles, [](const hopper::Kernel& tile, const GpuCase& noise) {
         std::string difference = repeat(tile, depth, noise);
-        if (copies_row_scales(tile)) difference += repeat(tile, depth_copied, noise);
+        if (may_copy(design_of(tile).scale_route)) difference += repeat(tile, depth_copied, noise);
         return difference;
     });
 }
@@ -189,7 +192,7 @@ TEST(GpuRepeat, AThousandLaunchesOfAQuantizer) {
     const Tensor source = on_gpu(x.tensor());
     for (int launch = 0; launch < launches; ++launch) {
         for (std::size_t i = 0; i < std::size(outputs); ++i) buffers[i].fill(0xA5);
-        if (launch % 3 == 0) cuda::run(noise.geometry(), hopper::Tile{}, 0, other.handle());
+        if (launch % 3 == 0) cuda::run(noise.geometry(), hopper::Kernel{}, 0, other.handle());
         quantize_tokens({.x = source}, first, second);
         for (std::size_t i = 0; i < std::size(outputs); ++i) {
             std::vector<std::byte> ours(buffers[i].size());

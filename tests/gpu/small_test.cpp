@@ -6,6 +6,7 @@
 #include "gpu/gpu_case.h"
 #include "gpu/quantize_case.h"
 #include "gpu/recipes.h"
+#include "kernel_of_recipe.h"
 #include "plan/pack.h"
 #include "plan/variant.h"
 
@@ -45,14 +46,14 @@ TEST(GpuSmall, Dense) {
 /// The kernels that load C by TMA. The tile is named, because others are faster for such a small problem.
 TEST(GpuSmall, F32WithC) {
     const CurrentDevice device;
-    for (const hopper::Scaling scaling : {hopper::Scaling::block_1x128, hopper::Scaling::epilogue}) {
+    for (const char* recipe : {"1x128:1x128", "row:row"}) {
         for (const bool in_place : {false, true}) {
-            check::CaseSpec spec = small(scaling == hopper::Scaling::epilogue ? "row:row" : "1x128:1x128");
+            check::CaseSpec spec = small(recipe);
             spec.output = Format::f32;
             spec.with_c = true;
             spec.in_place = in_place;
             const GpuCase gpu(spec);
-            const hopper::Tile tile = planner::f32_kernel({.a = {.scaling = scaling}, .b = {.scaling = scaling}});
+            const hopper::Kernel tile = planner::f32_kernel(tests::of_recipe(recipe));
             ASSERT_EQ(planner::variant(gpu.geometry(), tile), tile);
             cuda::run(gpu.geometry(), tile, 0, nullptr);
             cuda::driver().require(cuda::driver().call.context_synchronize(), "cuCtxSynchronize", 0);

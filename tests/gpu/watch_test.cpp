@@ -9,7 +9,7 @@
 #include "cuda/runtime.h"
 #include "gpu/gpu_case.h"
 #include "gpu/recipes.h"
-#include "hopper/tile/feeds.h"
+#include "kernel_of_recipe.h"
 #include "launch/tile_code.h"
 #include "plan/pack.h"
 
@@ -19,15 +19,15 @@ namespace {
 constexpr int watched_count = 3;  // each time-out takes some 20 seconds
 
 /// Dense 1x128 : 128x128 tiles of the pack, of several kinds, that serve the test's case.
-std::vector<hopper::Tile> watched_tiles() {
-    std::vector<hopper::Tile> tiles;
-    for (const hopper::Tile& tile : planner::pack()) {
-        const bool block_scaled =
-            tile.a.scaling == hopper::Scaling::block_1x128 && tile.b.scaling == hopper::Scaling::block_128x128;
-        const bool serves = !has_scheduler(tile) && !feeds_registers(tile) && tile.variant == hopper::Variant::general;
-        if (block_scaled && serves) tiles.push_back(tile);
+std::vector<hopper::Kernel> watched_tiles() {
+    std::vector<hopper::Kernel> tiles;
+    for (const hopper::Kernel& tile : planner::pack()) {
+        const hopper::Kernel of_recipe = tests::of_recipe("1x128:128x128");
+        const bool same_scales = tile.order == of_recipe.order && tile.a == of_recipe.a && tile.b == of_recipe.b;
+        const bool serves = tile.groups == hopper::Groups::none && tile.output == hopper::Output::any;
+        if (same_scales && serves) tiles.push_back(tile);
     }
-    std::vector<hopper::Tile> some;
+    std::vector<hopper::Kernel> some;
     for (std::size_t i = 0; i < watched_count && i < tiles.size(); ++i)
         some.push_back(tiles[i * tiles.size() / watched_count]);
     return some;
@@ -37,10 +37,11 @@ TEST(GpuWatch, AKernelWhoseLoadsLackBytesEndsAndSaysWhereItWaited) {
     const CurrentDevice current;
     cuda::Device& device = cuda::runtime().device(0);
     int ran = 0;
-    for (const hopper::Tile& tile : watched_tiles()) {
+    for (const hopper::Kernel& tile : watched_tiles()) {
         SCOPED_TRACE(launch::describe(tile));
         const GpuCase gpu({.recipe = recipe_of("1x128:128x128"), .m = 512, .n = 512, .k = 4096});
-        launch::Launch launch = launch::lower(gpu.geometry(), tile, device.sms());
+        const Geometry geometry = gpu.geometry();
+        launch::Launch launch = launch::lower(geometry, planner::given_kernel(geometry, tile), device.sms());
         launch.b.box[1] /= 2;  // rows: half of the bytes that a full barrier waits for
         cuda::ReadyLaunch ready = device.ready(device.kernel(tile), launch);
         device.launch(ready, {});

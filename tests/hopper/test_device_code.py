@@ -26,12 +26,15 @@ extern "C" __global__ void convert(const float* in, unsigned* codes, float* out,
 }
 """
 
-TILE = """
-#include "hopper/tile/mma_tiling.h"
-using tilewright::hopper::Tile;
-template <Tile tile> __global__ void kernel(int* out) { *out = shared_bytes(tile) + consumer_registers(tile); }
-template __global__ void kernel<Tile{.shape = {.m = 64, .n = 96, .warpgroups = 1}, .stages = 6}>(int*);
-static_assert(block_threads(Tile{.shape = {.m = 256}}) == 384);
+DESIGN = """
+#include "hopper/description/derive.h"
+using namespace tilewright::hopper;
+template <Kernel kernel> __global__ void run(int* out) {
+    constexpr Design design = design_of(kernel);
+    *out = design.shared_bytes + design.consumer_registers;
+}
+template __global__ void run<Kernel{.shape = {.m = 64, .n = 96, .warpgroups = 1}, .stages = 6}>(int*);
+static_assert(design_of(Kernel{.shape = {.m = 256}}).threads == 384);
 """
 
 
@@ -77,7 +80,7 @@ def compile_for_gpu(source):
     return result == 0, log.value.decode()
 
 
-@pytest.mark.parametrize("source", [CODEC, TILE], ids=["codec", "tile"])
+@pytest.mark.parametrize("source", [CODEC, DESIGN], ids=["codec", "design"])
 def test_nvrtc_compiles(source):
     succeeded, log = compile_for_gpu(source)
     assert succeeded and log.strip("\0\n ") == "", log

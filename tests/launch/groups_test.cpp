@@ -5,7 +5,7 @@
 
 #include <limits>
 
-#include "hopper/tile/operands.h"
+#include "hopper/description/derive.h"
 #include "launch/problems.h"
 
 namespace tilewright::launch {
@@ -26,9 +26,9 @@ Geometry grouped(Grouping grouping, std::int64_t m, std::int64_t groups) {
     return g;
 }
 
-hopper::Tile tile() {
-    hopper::Tile tile = test::block_scaled_tile();
-    tile.family = hopper::Family::m_grouped;
+hopper::Kernel tile() {
+    hopper::Kernel tile = test::block_scaled_tile();
+    tile.groups = hopper::Groups::rows;
     return tile;
 }
 
@@ -112,30 +112,31 @@ TEST(Groups, RowsShareAMatrixOrEachGroupHasOne) {
 /// A warpgroup's rows at a time, so that rows after a group's end need not be loaded.
 TEST(Groups, RowsOfALoadWarpgroupByWarpgroup) {
     EXPECT_EQ(lowered(grouped(Grouping::m_grouped_offsets, 1000, 7), tile(), 132).a.box[1], 64U);
-    hopper::Tile pair = tile();
+    hopper::Kernel pair = tile();
     pair.shape.m = 192;
     pair.shape.warpgroups = 3;
-    EXPECT_EQ(box_rows(pair, operand_a(pair)), 64);
+    EXPECT_EQ(design_of(pair).operand_a().box_rows, 64);
     pair.cluster = hopper::share_a(2);
-    EXPECT_EQ(box_rows(pair, operand_a(pair)), 96) << "half of the tile is no multiple of 64 rows";
-    EXPECT_EQ(box_rows(pair, operand_b(pair)), 128);
+    EXPECT_EQ(design_of(pair).operand_a().box_rows, 96) << "half of the tile is no multiple of 64 rows";
+    EXPECT_EQ(design_of(pair).operand_b().box_rows, 128);
 }
 
 TEST(Groups, TheGridServesAnySizes) {
     constexpr int sms = 1000;
+    const hopper::Design tile = design_of(launch::tile());
     // Two tiles of columns. Each group's last rows may take a separate tile.
-    EXPECT_EQ(blocks(grouped(Grouping::m_grouped_offsets, 1024, 7), tile(), sms), (8 + 7) * 2);
-    EXPECT_EQ(blocks(grouped(Grouping::m_grouped_offsets, 3, 7), tile(), sms), (1 + 3) * 2);
-    EXPECT_EQ(blocks(grouped(Grouping::m_grouped_indices, 100, 7), tile(), sms), (1 + 100) * 2);
+    EXPECT_EQ(blocks(grouped(Grouping::m_grouped_offsets, 1024, 7), tile, sms), (8 + 7) * 2);
+    EXPECT_EQ(blocks(grouped(Grouping::m_grouped_offsets, 3, 7), tile, sms), (1 + 3) * 2);
+    EXPECT_EQ(blocks(grouped(Grouping::m_grouped_indices, 100, 7), tile, sms), (1 + 100) * 2);
     Geometry in_blocks = grouped(Grouping::m_grouped_indices, 100, 7);
     in_blocks.grouping.index_alignment = 16;
-    EXPECT_EQ(blocks(in_blocks, tile(), sms), (1 + 7) * 2);
-    EXPECT_EQ(blocks(grouped(Grouping::m_grouped_masked, 129, 7), tile(), sms), 2 * 7 * 2);
-    EXPECT_EQ(blocks(grouped(Grouping::m_grouped_offsets, 1 << 20, 7), tile(), 132), 132);
-    EXPECT_EQ(blocks(grouped(Grouping::m_grouped_offsets, 1024, 0), tile(), sms), 0);
-    EXPECT_EQ(blocks(grouped(Grouping::m_grouped_masked, 0, 5), tile(), sms), 0);
+    EXPECT_EQ(blocks(in_blocks, tile, sms), (1 + 7) * 2);
+    EXPECT_EQ(blocks(grouped(Grouping::m_grouped_masked, 129, 7), tile, sms), 2 * 7 * 2);
+    EXPECT_EQ(blocks(grouped(Grouping::m_grouped_offsets, 1 << 20, 7), tile, 132), 132);
+    EXPECT_EQ(blocks(grouped(Grouping::m_grouped_offsets, 1024, 0), tile, sms), 0);
+    EXPECT_EQ(blocks(grouped(Grouping::m_grouped_masked, 0, 5), tile, sms), 0);
     constexpr std::int64_t huge = std::numeric_limits<int>::max();
-    EXPECT_EQ(blocks(grouped(Grouping::m_grouped_masked, huge, huge), tile(), 132), 132);
+    EXPECT_EQ(blocks(grouped(Grouping::m_grouped_masked, huge, huge), tile, 132), 132);
 }
 
 }  // namespace

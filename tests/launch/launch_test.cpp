@@ -5,8 +5,7 @@
 
 #include <limits>
 
-#include "hopper/tile/roles.h"
-#include "hopper/tile/stage_layout.h"
+#include "hopper/description/derive.h"
 #include "launch/problems.h"
 
 namespace tilewright::launch {
@@ -38,8 +37,8 @@ TEST(Launch, CarriesSizesStridesAndScales) {
     EXPECT_EQ(arguments.scales_a.k_blocks, 8);
     EXPECT_EQ(arguments.scales_b.rows, 2);
     EXPECT_EQ(arguments.scales_b.row_stride, 8);
-    EXPECT_EQ(launched.threads, block_threads(block_scaled_tile()));
-    EXPECT_EQ(launched.shared_bytes, shared_bytes(block_scaled_tile()));
+    EXPECT_EQ(launched.threads, design_of(block_scaled_tile()).threads);
+    EXPECT_EQ(launched.shared_bytes, design_of(block_scaled_tile()).shared_bytes);
 }
 
 TEST(Launch, ABiasIsAnAddendOfItsOwnFormat) {
@@ -77,7 +76,7 @@ TEST(Launch, OneScaleIsFoundFromEveryRow) {
     g.a.scale_strides = {};
     g.b.recipe = {Format::e4m3, Granularity::row, Format::ue8m0};
     g.b.scale_strides = {.group = 0, .row = 3, .k = 0};
-    const Launch launched = lowered(g, hopper::Tile{}, 132);
+    const Launch launched = lowered(g, hopper::Kernel{}, 132);
     EXPECT_EQ(launched.arguments.scales_a.rows, 300);
     EXPECT_EQ(launched.arguments.scales_a.row_stride, 0);
     EXPECT_EQ(launched.arguments.scales_a.k_blocks, 1);
@@ -91,7 +90,7 @@ TEST(Launch, WithoutKNoScaleMatters) {
     Geometry g = block_scaled(300, 200, 0);
     for (const Granularity granularity : {Granularity::tensor, Granularity::row}) {
         g.a.recipe.granularity = g.b.recipe.granularity = granularity;
-        const Launch launched = lowered(g, hopper::Tile{}, 132);
+        const Launch launched = lowered(g, hopper::Kernel{}, 132);
         EXPECT_EQ(launched.arguments.scales_a.data, nullptr) << "a null view scales by 1";
         EXPECT_EQ(launched.arguments.scales_b.data, nullptr);
         EXPECT_GT(launched.blocks, 0) << "D is C, or zeros";
@@ -100,8 +99,9 @@ TEST(Launch, WithoutKNoScaleMatters) {
 
 TEST(Launch, DOfF32IsAccumulatedAlongItsRowsWhereBStaysInL2) {
     Geometry g = block_scaled(4096, 4096, 4096);
-    hopper::Tile tile = block_scaled_tile();
-    tile.variant = hopper::Variant::fast_f32;
+    hopper::Kernel kernel = block_scaled_tile();
+    kernel.output = hopper::Output::f32_by_tma;
+    const hopper::Design tile = design_of(kernel);
     EXPECT_EQ(raster_width(g, tile), 8) << "without C";
     g.c = g.d;
     EXPECT_EQ(raster_width(g, tile), 2) << "17 MB";
@@ -110,21 +110,20 @@ TEST(Launch, DOfF32IsAccumulatedAlongItsRowsWhereBStaysInL2) {
     g.grouping.grouping = Grouping::k_grouped_flat;
     g.groups = 2;
     EXPECT_EQ(raster_width(g, tile), 2) << "15 MB of each group";
-    tile.variant = hopper::Variant::general;
-    EXPECT_EQ(raster_width(g, tile), 8);
+    EXPECT_EQ(raster_width(g, design_of(block_scaled_tile())), 8);
 }
 
 TEST(Launch, AVariantThatContradictsTheCallIsRefused) {
     Geometry g = block_scaled(300, 200, 1000);
-    hopper::Tile tile = planner::variant(g, block_scaled_tile());
-    EXPECT_NO_THROW((void)lower(g, tile, 132));
-    EXPECT_NO_THROW((void)lower(g, block_scaled_tile(), 132)) << "the general kernel serves every call";
+    hopper::Kernel tile = planner::variant(g, block_scaled_tile());
+    EXPECT_NO_THROW((void)planner::given_kernel(g, tile));
+    EXPECT_NO_THROW((void)planner::given_kernel(g, block_scaled_tile())) << "the general kernel serves every call";
     g.alpha = 2;
-    EXPECT_THROW((void)lower(g, tile, 132), std::logic_error);
+    EXPECT_THROW((void)planner::given_kernel(g, tile), std::logic_error);
 }
 
 TEST(Launch, ABlockForEachTileUpToTheSms) {
-    const hopper::Tile tile = block_scaled_tile();
+    const hopper::Design tile = design_of(block_scaled_tile());
     EXPECT_EQ(blocks(block_scaled(1, 1, 128), tile, 132), 1);
     EXPECT_EQ(blocks(block_scaled(129, 257, 128), tile, 132), 6);
     EXPECT_EQ(blocks(block_scaled(8192, 8192, 128), tile, 132), 132);
@@ -138,12 +137,14 @@ TEST(Launch, ABlockForEachTileUpToTheSms) {
 }
 
 TEST(Launch, ClustersAreWholeAndFitTheSms) {
-    hopper::Tile tile = block_scaled_tile();
-    tile.cluster = hopper::share_b(2);
+    hopper::Kernel kernel = block_scaled_tile();
+    kernel.cluster = hopper::share_b(2);
+    hopper::Design tile = design_of(kernel);
     EXPECT_EQ(blocks(block_scaled(128, 128, 128), tile, 132), 2);
     EXPECT_EQ(blocks(block_scaled(384, 128, 128), tile, 132), 4);
     EXPECT_EQ(blocks(block_scaled(8192, 8192, 128), tile, 131), 130);
-    tile.cluster = hopper::share_a(2);
+    kernel.cluster = hopper::share_a(2);
+    tile = design_of(kernel);
     EXPECT_EQ(blocks(block_scaled(384, 128, 128), tile, 132), 6);
 }
 
@@ -151,7 +152,7 @@ TEST(Launch, HugeSizesDoNotOverflow) {
     constexpr std::int64_t huge = std::numeric_limits<int>::max();
     Geometry g = block_scaled(huge, huge, 128);
     g.groups = huge;
-    EXPECT_EQ(blocks(g, block_scaled_tile(), 132), 132);
+    EXPECT_EQ(blocks(g, design_of(block_scaled_tile()), 132), 132);
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "hopper/tile/output_tiling.h"
+#include "hopper/description/derive.h"
 #include "launch/problems.h"
 
 namespace tilewright::launch {
@@ -33,11 +33,11 @@ TEST(Maps, ValuesAreSwizzledRowsOfK) {
 }
 
 TEST(Maps, ValuesAlongTheRowsAreRowsOfThem) {
-    hopper::Tile tile = block_scaled_tile();
+    hopper::Kernel tile = block_scaled_tile();
     tile.shape.m = 256;
     tile.stages = 3;
     tile.swap_ab = true;
-    tile.b.major = hopper::Major::mn;
+    tile.b.form = hopper::Form::columns;
     Geometry g = block_scaled(300, 200, 1008);
     g.b.value_strides = {.row = 1, .k = 208};
     const Launch launched = lowered(g, tile, 132);
@@ -51,13 +51,13 @@ TEST(Maps, ValuesAlongTheRowsAreRowsOfThem) {
 }
 
 TEST(Maps, OfGroupsOfKAreWrittenByTheKernel) {
-    hopper::Tile tile = block_scaled_tile();
-    tile.family = hopper::Family::k_mapped;
+    hopper::Kernel tile = block_scaled_tile();
+    tile.groups = hopper::Groups::k_anywhere;
     Geometry g = block_scaled(300, 200, 1001);
     g.groups = 3;
     g.grouping.grouping = Grouping::k_grouped_flat;
     g.grouping.sizes = row_major(static_cast<void*>(nullptr), Format::i32, Dims{3});
-    g.a.flat = g.b.flat = g.a.blocks_anew = g.b.blocks_anew = true;
+    g.a.flat = g.b.flat = g.a.scales_restart_per_group = g.b.scales_restart_per_group = true;
     g.a.scale_columns = 11;
     g.b.scale_columns = 10;
     const Launch launched = lowered(g, tile, 132);
@@ -77,13 +77,12 @@ TEST(Maps, OfGroupsOfKAreWrittenByTheKernel) {
 }
 
 TEST(Maps, COfF32IsLoadedInTheBoxesThatDIsStoredIn) {
-    hopper::Tile tile = block_scaled_tile();
-    tile.b.scaling = hopper::Scaling::block_1x128;
+    const hopper::Kernel tile = tests::of_recipe("1x128:1x128");
     Geometry g = block_scaled(300, 200, 1000);
     g.b.recipe.granularity = Granularity::block_1x128;
     g.output = Format::f32;
     EXPECT_FALSE(lowered(g, tile, 132).a_scales_last.has_value()) << "no C";
-    g.c = {.data = address(0x60000), .row_stride = 240, .column_stride = 1};
+    g.c = {.given = true, .data = address(0x60000), .row_stride = 240, .column_stride = 1};
     const Launch launched = lowered(g, tile, 132);
     ASSERT_TRUE(launched.a_scales_last.has_value());
     const hopper::TensorMapDescription& map = *launched.a_scales_last;
@@ -98,10 +97,7 @@ TEST(Maps, COfF32IsLoadedInTheBoxesThatDIsStoredIn) {
 }
 
 TEST(Maps, EachBlockOfAClusterFetchesItsShare) {
-    hopper::Tile tile = block_scaled_tile();
-    tile.shape.m = 256;
-    tile.cluster = hopper::share_b(2);
-    tile.a.scaling = tile.b.scaling = hopper::Scaling::epilogue;
+    const hopper::Kernel tile{.shape = {.m = 256}, .cluster = hopper::share_b(2)};
     Geometry g = block_scaled(512, 512, 512);
     const Launch launched = lowered(g, tile, 132);
     EXPECT_EQ(launched.cluster, 2);
@@ -132,7 +128,7 @@ TEST(Maps, TheLastTileOfRowsLoadsThoseThatExist) {
 }
 
 TEST(Maps, BlocksThatShareALoadEqualPartsOfTheLastTile) {
-    hopper::Tile tile{.shape = {.m = 256}, .stages = 3, .cluster = hopper::share_a(2)};
+    hopper::Kernel tile{.shape = {.m = 256}, .stages = 3, .cluster = hopper::share_a(2)};
     for (const auto& [m, rows] : {std::pair{1U, 8U}, {256U + 16, 8U}, {256U + 17, 16U}, {256U + 239, 120U}}) {
         Geometry g = block_scaled(m, 512, 512);
         g.a.recipe.granularity = g.b.recipe.granularity = Granularity::row;
@@ -230,8 +226,7 @@ TEST(Maps, OtherScalesAreLoaded) {
 }
 
 TEST(Maps, ScalesOfBothOperandsAreLoadedByTmaOrNeither) {
-    const hopper::Tile tile{.a = {.scaling = hopper::Scaling::block_1x128},
-                            .b = {.scaling = hopper::Scaling::block_1x128}};
+    const hopper::Kernel tile = tests::of_recipe("1x128:1x128");
     Geometry g = block_scaled(300, 200, 1000);
     g.b.recipe.granularity = Granularity::block_1x128;
     transpose_scales(g.a, 304);
@@ -255,7 +250,7 @@ TEST(Maps, AlignedOutputsAreStoredByTma) {
     EXPECT_EQ(launched.d->sizes[1], 300U);
     EXPECT_EQ(launched.d->strides[0], 400U);
     EXPECT_EQ(launched.d->box[0], 64U);
-    EXPECT_EQ(launched.d->box[1], static_cast<hopper::u32>(store_rows(block_scaled_tile())));
+    EXPECT_EQ(launched.d->box[1], static_cast<hopper::u32>(store_rows(design_of(block_scaled_tile()))));
     EXPECT_TRUE(launched.d->swizzled);
     g.output = Format::f32;
     launched = lowered(g, block_scaled_tile(), 132);
@@ -263,7 +258,7 @@ TEST(Maps, AlignedOutputsAreStoredByTma) {
 }
 
 TEST(Maps, OtherOutputsAreStoredByThreads) {
-    const auto by_tma = [](const Geometry& g, const hopper::Tile& tile = block_scaled_tile()) {
+    const auto by_tma = [](const Geometry& g, const hopper::Kernel& tile = block_scaled_tile()) {
         return lowered(g, tile, 132).arguments.stored_by_tma;
     };
     const Geometry good = block_scaled(300, 200, 1000);
@@ -280,7 +275,7 @@ TEST(Maps, OtherOutputsAreStoredByThreads) {
     g = good;
     g.d.column_stride = 2;
     EXPECT_FALSE(by_tma(g)) << "columns apart";
-    hopper::Tile tile = block_scaled_tile();
+    hopper::Kernel tile = block_scaled_tile();
     tile.shape.n = 96;
     EXPECT_TRUE(by_tma(good, tile)) << "two stores of 48 columns";
     tile.shape.n = 72;

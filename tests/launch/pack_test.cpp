@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "kernel_of_recipe.h"
 #include "launch/tile_code.h"
 #include "plan/legality.h"
 #include "plan/tsv.h"
@@ -22,7 +23,7 @@ namespace {
 
 TEST(Pack, TilesAreDifferentAndFew) {
     std::set<std::string> names;
-    for (const hopper::Tile& tile : pack()) names.insert(launch::kernel_expression(tile));
+    for (const hopper::Kernel& tile : pack()) names.insert(launch::kernel_expression(tile));
     EXPECT_EQ(names.size(), pack().size());
     EXPECT_GT(names.size(), 0U);
     EXPECT_LE(names.size(), most_kernels);
@@ -32,18 +33,23 @@ TEST(Pack, TilesCanBeBuilt) {
     Workload work;
     work.rows = work.columns = work.k = 8192;
     work.products = 1;
-    for (const hopper::Tile& tile : pack()) {
+    for (const hopper::Kernel& tile : pack()) {
         const auto objection = why_illegal(tile, work, h200());
         EXPECT_FALSE(objection.has_value()) << launch::kernel_expression(tile) << ": " << objection->reason;
     }
 }
 
-/// Whether the kernel ships that the planner wants for this problem: the fast one, where there are any.
+/// The kernel of `tile` that serves most calls: the one for D of bf16, where there are any.
+hopper::Kernel usual_kernel(const Problem& problem, const PlannedTile& tile) {
+    hopper::Kernel kernel = device_tile(tile, family_tile(workload(problem)));
+    if (kernel.order.step == StepKind::fp8) kernel.output = hopper::Output::bf16_by_tma;
+    return kernel;
+}
+
+/// Whether the kernel ships that the planner wants for this problem.
 testing::AssertionResult ships(const Problem& problem, const PlannedTile& tile) {
-    const hopper::Tile family = family_tile(describe(problem));
-    hopper::Tile wanted = device_tile(tile, family);
-    wanted.variant = multiplies_bf16(family) ? hopper::Variant::general : hopper::Variant::fast;
-    const std::vector<hopper::Tile> list = pack();
+    const hopper::Kernel wanted = usual_kernel(problem, tile);
+    const std::vector<hopper::Kernel> list = pack();
     if (std::ranges::find(list, wanted) != list.end()) return testing::AssertionSuccess();
     return testing::AssertionFailure() << "the pack lacks " << launch::describe(wanted);
 }
@@ -81,11 +87,9 @@ TEST(Pack, HoldsWhatThePlannerPicksForPackedWeights) {
                                               .groups = grouping == Grouping::dense ? 1 : 32});
                 const bool packed = takes_packed_weights(problem);
                 if (packed) problem = with_packed_shape(problem, 0);
-                const hopper::Tile family = family_tile(describe(problem));
-                hopper::Tile wanted = device_tile(planned_tile(plan(problem)), family);
-                wanted.variant = multiplies_bf16(family) ? hopper::Variant::general : hopper::Variant::fast;
-                const std::vector<hopper::Tile> list = pack();
-                EXPECT_EQ(has_packed_weights(family), packed);
+                const hopper::Kernel wanted = usual_kernel(problem, planned_tile(plan(problem)));
+                const std::vector<hopper::Kernel> list = pack();
+                EXPECT_EQ(wanted.b.is_packed(), packed);
                 EXPECT_NE(std::ranges::find(list, wanted), list.end()) << launch::describe(wanted);
             }
         }
@@ -108,51 +112,67 @@ TEST(Pack, HoldsWhatThePlannerPicksForThePeersShapes) {
 }
 
 TEST(TileCode, EveryFieldIsInTheName) {
-    using hopper::Tile;
-    using hopper::Variant;
-    const std::vector<Tile> variants{Tile{},
-                                     {.shape = {.m = 64}},
-                                     {.shape = {.n = 64}},
-                                     {.shape = {.k = 64}},
-                                     {.shape = {.warpgroups = 3}},
-                                     {.stages = 5},
-                                     {.swap_ab = true},
-                                     {.cluster = hopper::share_a(2)},
-                                     {.cluster = hopper::share_b(2)},
-                                     {.cluster = hopper::split_k(2)},
-                                     {.cluster = hopper::split_k(4)},
-                                     {.a = {.storage = hopper::Storage::e5m2}},
-                                     {.b = {.storage = hopper::Storage::e5m2}},
-                                     {.b = {.storage = hopper::Storage::packed_e2m1}},
-                                     {.b = {.storage = hopper::Storage::windowed_e2m1}},
-                                     {.a = {.storage = hopper::Storage::bf16}},
-                                     {.b = {.storage = hopper::Storage::packed_mxfp4_bf16}},
-                                     {.b = {.storage = hopper::Storage::packed_nvfp4_bf16}},
-                                     {.a = {.scaling = hopper::Scaling::block_1x128}},
-                                     {.b = {.scaling = hopper::Scaling::block_1x128}},
-                                     {.a = {.major = hopper::Major::mn}},
-                                     {.b = {.major = hopper::Major::mn}},
-                                     {.mma = {.promoted = false}},
-                                     {.family = hopper::Family::m_grouped},
-                                     {.variant = Variant::fast},
-                                     {.variant = Variant::fast_k_major_scales},
-                                     {.variant = Variant::fast_f32},
-                                     {.debug = {.every_lane_arrives = true}}};
+    using hopper::Form;
+    using hopper::Groups;
+    using hopper::Kernel;
+    using hopper::Output;
+    using hopper::ValueFormat;
+    const std::vector<Kernel> kernels{Kernel{},
+                                      {.shape = {.m = 64}},
+                                      {.shape = {.n = 64}},
+                                      {.shape = {.warpgroups = 3}},
+                                      {.stages = 5},
+                                      {.swap_ab = true},
+                                      {.cluster = hopper::share_a(2)},
+                                      {.cluster = hopper::share_b(2)},
+                                      {.cluster = hopper::split_k(2)},
+                                      {.cluster = hopper::split_k(4)},
+                                      {.order = {.step = StepKind::bf16}},
+                                      {.order = {.step = StepKind::fp8}},
+                                      {.order = {.chain = 32}},
+                                      {.order = {.a = ScaleUse::chains}},
+                                      {.order = {.b = ScaleUse::chains}},
+                                      {.order = {.b = ScaleUse::end}},
+                                      {.order = {.folded = Folded::a}},
+                                      {.order = {.folded = Folded::b}},
+                                      {.order = {.defers = true}},
+                                      {.a = {.values = ValueFormat::e5m2}},
+                                      {.b = {.values = ValueFormat::e5m2}},
+                                      {.a = {.values = ValueFormat::bf16}},
+                                      {.b = {.values = ValueFormat::e2m1}},
+                                      {.a = {.form = Form::columns}},
+                                      {.b = {.form = Form::columns}},
+                                      {.b = {.form = Form::tiles}},
+                                      {.b = {.form = Form::rows_and_tiles}},
+                                      {.a = {.scale_rows = 0}},
+                                      {.b = {.scale_rows = 128}},
+                                      {.a = {.scale_k = 128}},
+                                      {.b = {.scale_k = 16}},
+                                      {.wide_rows = true},
+                                      {.groups = Groups::rows},
+                                      {.groups = Groups::k_aligned},
+                                      {.groups = Groups::k_anywhere},
+                                      {.output = Output::bf16_by_tma},
+                                      {.output = Output::f32_by_tma},
+                                      {.scale_order = hopper::ScaleOrder::along_k},
+                                      {.debug = {.every_lane_arrives = true}},
+                                      {.debug = {.stamps = true}}};
     std::set<std::string> names;
-    for (const Tile& tile : variants) names.insert(launch::kernel_expression(tile));
-    EXPECT_EQ(names.size(), variants.size());
+    for (const Kernel& kernel : kernels) names.insert(launch::kernel_expression(kernel));
+    EXPECT_EQ(names.size(), kernels.size());
 }
 
 TEST(TileCode, IsAnInstantiationInFullWords) {
-    EXPECT_EQ(launch::kernel_expression({.shape = {.m = 256}, .a = {.scaling = hopper::Scaling::block_1x128}}),
-              "tilewright::hopper::gemm<tilewright::hopper::Tile{.shape = {.m = 256, .n = 128, .k = 128, .warpgroups "
-              "= 2}, .stages = 4, .swap_ab = false, .cluster = {.use = tilewright::hopper::ClusterUse(0), .size = 1}, "
-              ".a = {.storage = tilewright::hopper::Storage(0), .scaling = tilewright::hopper::Scaling(2), "
-              ".major = tilewright::hopper::Major(0)}, "
-              ".b = {.storage = tilewright::hopper::Storage(0), .scaling = tilewright::hopper::Scaling(1), "
-              ".major = tilewright::hopper::Major(0)}, "
-              ".mma = {.promoted = true}, .family = tilewright::hopper::Family(0), "
-              ".variant = tilewright::hopper::Variant(0)}>");
+    EXPECT_EQ(launch::kernel_expression(tests::of_recipe("1x128:row", {.shape = {.m = 256}})),
+              "tilewright::hopper::gemm<tilewright::hopper::Kernel{.shape = {.m = 256, .n = 128, .warpgroups = 2}, "
+              ".stages = 4, .swap_ab = false, .cluster = {.use = tilewright::hopper::ClusterUse(0), .size = 1}, "
+              ".order = {.step = tilewright::StepKind(0), .chain = 128, .a = tilewright::ScaleUse(1), "
+              ".b = tilewright::ScaleUse(2), .folded = tilewright::Folded(0), .defers = true}, "
+              ".a = {.values = tilewright::hopper::ValueFormat(0), .form = tilewright::hopper::Form(0), "
+              ".scale_rows = 1, .scale_k = 128}, "
+              ".b = {.values = tilewright::hopper::ValueFormat(0), .form = tilewright::hopper::Form(0), "
+              ".scale_rows = 1, .scale_k = 0}, .wide_rows = false, .groups = tilewright::hopper::Groups(0), "
+              ".output = tilewright::hopper::Output(0), .scale_order = tilewright::hopper::ScaleOrder(0)}>");
 }
 
 }  // namespace

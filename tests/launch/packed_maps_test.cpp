@@ -1,6 +1,7 @@
 // The arguments of a launch with packed weights for bf16: boxes of tokens, and the factors of sums.
 #include <gtest/gtest.h>
 
+#include "kernel_of_recipe.h"
 #include "launch/launch.h"
 #include "launch/problems.h"
 #include "plan/variant.h"
@@ -26,17 +27,11 @@ Geometry bf16_with_packed(Granularity of_b, std::int64_t m, std::int64_t n, std:
     return g;
 }
 
-hopper::Tile bf16_tile(hopper::Storage weights) {
-    return {.shape = {.m = 256, .n = 32, .warpgroups = 4},
-            .swap_ab = true,
-            .a = {.storage = hopper::Storage::bf16, .scaling = hopper::Scaling::none},
-            .b = {.storage = weights, .scaling = hopper::packed_scaling(weights)},
-            .mma = {.promoted = false}};
-}
+constexpr hopper::Kernel of_four_warpgroups{.shape = {.m = 256, .n = 32, .warpgroups = 4}, .swap_ab = true};
 
 TEST(PackedMaps, TokensOfBf16AreBoxesOf64) {
     const Geometry g = bf16_with_packed(Granularity::block_1x32, 40, 200, 1000);
-    const Launch launched = lowered(g, bf16_tile(hopper::Storage::packed_mxfp4_bf16), 132);
+    const Launch launched = lowered(g, tests::of_recipe("bf16:mxfp4", of_four_warpgroups), 132);
     EXPECT_EQ(launched.a.element_bytes, 2);
     EXPECT_TRUE(launched.a.swizzled);
     EXPECT_EQ(launched.a.sizes[0], 1000U);
@@ -63,10 +58,9 @@ TEST(PackedMaps, RawCodesAreBoxesOfBytes) {
     g.b.packed.windows = 4;
     g.b.packed.tile_bytes = hopper::raw_tile_bytes;
     g.b.packed.raw = true;
-    const hopper::Tile tile{.shape = {.m = 256, .n = 32, .warpgroups = 4},
-                            .swap_ab = true,
-                            .a = {.scaling = hopper::Scaling::block_1x128},
-                            .b = {.storage = hopper::Storage::raw_e2m1, .scaling = hopper::Scaling::factor}};
+    hopper::Kernel tile = tests::of_recipe("1x128:mxfp4", of_four_warpgroups);
+    tile.wide_rows = true;
+    tile.b.form = hopper::Form::rows_and_tiles;
     const Launch launched = lowered(g, tile, 132);
     EXPECT_FALSE(launched.has_packed_weights);
     EXPECT_FALSE(launched.b_scales.has_value());
@@ -87,7 +81,7 @@ TEST(PackedMaps, RawCodesAreBoxesOfBytes) {
 
 TEST(PackedMaps, TheScaleOfATensorIsThatOfAllItsRows) {
     const Geometry g = bf16_with_packed(Granularity::block_1x16, 40, 200, 1000);
-    const Launch launched = lowered(g, bf16_tile(hopper::Storage::packed_nvfp4_bf16), 132);
+    const Launch launched = lowered(g, tests::of_recipe("bf16:nvfp4", of_four_warpgroups), 132);
     EXPECT_EQ(launched.arguments.scales_b.data, g.b.packed.tensor_scales);
     EXPECT_EQ(launched.arguments.scales_b.row_stride, 0);
     EXPECT_EQ(launched.arguments.scales_b.batch_stride, 1);

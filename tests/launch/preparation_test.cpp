@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "hopper/arguments.h"
+#include "hopper/description/derive.h"
 #include "launch/problems.h"
 #include "plan/runnable.h"
 #include "problem/canonical_order.h"
@@ -17,7 +18,7 @@ using test::address;
 
 /// The only launch, a copy.
 QuantizeLaunch copy_of(const Geometry& g, std::uintptr_t workspace = 0x80000) {
-    const std::vector<PreparationLaunch> launches = lower_preparation(preparation(g), address(workspace));
+    const std::vector<PreparationLaunch> launches = lower_workspace(workspace_plan(g), address(workspace));
     EXPECT_EQ(launches.size(), 1U);
     return std::get<QuantizeLaunch>(launches.at(0));
 }
@@ -59,19 +60,19 @@ TEST(PreparedLaunches, ABatchIsOneLaunchAndASharedMatrixIsCopiedOnce) {
 }
 
 TEST(PreparedLaunches, NothingIsCopiedOfNothing) {
-    EXPECT_TRUE(lower_preparation(preparation(transposed(0, 500, 1000)), address(0x80000)).empty());
-    EXPECT_TRUE(lower_preparation(preparation(transposed(300, 500, 0)), address(0x80000)).empty());
+    EXPECT_TRUE(lower_workspace(workspace_plan(transposed(0, 500, 1000)), address(0x80000)).empty());
+    EXPECT_TRUE(lower_workspace(workspace_plan(transposed(300, 500, 0)), address(0x80000)).empty());
     Geometry g = transposed(300, 500, 1000);
     g.a.value_strides = {.row = 1008, .k = 1};
-    EXPECT_TRUE(lower_preparation(preparation(g), address(0x80000)).empty()) << "layout nn";
+    EXPECT_TRUE(lower_workspace(workspace_plan(g), address(0x80000)).empty()) << "layout nn";
 }
 
 TEST(PreparedLaunches, TheProductReadsTheCopy) {
     const Geometry g = transposed(300, 500, 1000);
-    const Geometry product = prepared(g, preparation(g), address(0x80000));
-    hopper::Tile tile = test::block_scaled_tile();
+    const Geometry product = after_workspace(g, workspace_plan(g), address(0x80000));
+    hopper::Kernel tile = test::block_scaled_tile();
     tile.swap_ab = true;
-    tile.b.major = hopper::Major::mn;
+    tile.b.form = hopper::Form::columns;
     const Launch launch = test::lowered(product, tile, 132);
     EXPECT_EQ(launch.a.base, address(0x80000));
     EXPECT_EQ(launch.a.strides[0], 1008U);
@@ -88,7 +89,7 @@ bool copies_weights(const char* recipe, std::int64_t rows, std::int64_t n = 2048
                             .k = 2048,
                             .groups = 8});
     p.expected_m = expected_m;
-    return preparation(geometry(p)).b.has_value();
+    return workspace_plan(geometry(p)).copy_b.has_value();
 }
 
 TEST(PreparedLaunches, WeightsAlongTheirRowsAreCopiedForGroupsOfManyRows) {
@@ -113,10 +114,10 @@ TEST(PreparedLaunches, GroupsOfKOneAfterAnotherAreNotSoOnceCopied) {
                             .k = 512,
                             .groups = 2});
     const Geometry g = geometry(p);
-    EXPECT_EQ(lower_preparation(preparation(g), address(0x80000)).size(), 2U);
-    const Geometry product = prepared(g, preparation(g), address(0x80000));
+    EXPECT_EQ(lower_workspace(workspace_plan(g), address(0x80000)).size(), 2U);
+    const Geometry product = after_workspace(g, workspace_plan(g), address(0x80000));
     EXPECT_EQ(product.b.values, address(0x80000 + 256 * 512));
-    const hopper::Tile tile = planner::chosen_tile(p, g, h200());
+    const hopper::Kernel tile = planner::chosen_tile(p, gpu_call(g), h200());
     const auto values = hopper::GroupValues::unpacked(test::lowered(product, tile, 132).arguments.a_last);
     EXPECT_FALSE(values.any_flat());
     EXPECT_EQ(values.a.stride, 512);
@@ -127,13 +128,13 @@ TEST(PreparedLaunches, WeightsArePackedThenTheirTilesGetHeads) {
     Problem p = problem_of({.recipe = parse_recipe("1x128:mxfp4").value(), .m = 16, .n = 200, .k = 1200});
     p.b.values.data = address(0x10000);
     p.b.scales.data = address(0x20000);
-    const Preparation before = preparation(geometry(p));
-    const std::vector<PreparationLaunch> launches = lower_preparation(before, address(0x80000));
+    const WorkspacePlan before = workspace_plan(geometry(p));
+    const std::vector<PreparationLaunch> launches = lower_workspace(before, address(0x80000));
     ASSERT_EQ(launches.size(), 2U);
     const auto packing = std::get<PackLaunch>(launches[0]), heads = std::get<PackLaunch>(launches[1]);
     EXPECT_EQ(packing.arguments.out, address(0x80000));
-    EXPECT_EQ(packing.arguments.judgements, address(0x80000 + before.packing->judgements_at));
-    EXPECT_EQ(before.packing->judgements_at + 256, before.bytes) << "a byte for each row, rounded up";
+    EXPECT_EQ(packing.arguments.judgements, address(0x80000 + before.pack_b->judgements_at));
+    EXPECT_EQ(before.pack_b->judgements_at + 256, before.bytes) << "a byte for each row, rounded up";
     EXPECT_EQ(packing.kernel.step, PackStep::pack_tiles);
     EXPECT_EQ(packing.arguments.windows, 4);
     EXPECT_EQ(packing.arguments.codes, address(0x10000));
@@ -156,12 +157,12 @@ TEST(PreparedLaunches, PackedWeightsAreExpandedByABlockForEightTiles) {
                             .groups = 3});
     p = with_packed_shape(p, 0);
     p.b.packed.data = address(0x10000);
-    const Preparation before = preparation(geometry(p));
-    const std::vector<PreparationLaunch> launches = lower_preparation(before, address(0x80000));
+    const WorkspacePlan before = workspace_plan(geometry(p));
+    const std::vector<PreparationLaunch> launches = lower_workspace(before, address(0x80000));
     ASSERT_EQ(launches.size(), 1U);
     const auto launch = std::get<QuantizeLaunch>(launches[0]);
     EXPECT_EQ(kernel_expression(launch.kernel),
-              "tilewright::hopper::expand_weights<tilewright::hopper::Storage(2), 8>");
+              "tilewright::hopper::expand_weights<tilewright::hopper::Expansion(0), 8>");
     EXPECT_EQ(launch.blocks, 3 * 41 * 5);
     const hopper::ExpandArguments& arguments = launch.expansion;
     EXPECT_EQ(arguments.rows, address(0x10000 + 128));
@@ -179,11 +180,10 @@ TEST(PreparedLaunches, WeightsForBf16AreExpandedToBf16) {
         p = with_packed_shape(p, 0);
         p.b.packed.data = address(0x10000);
         const bool mxfp4 = is_mxfp4(p.b.packed.recipe);
-        const std::vector<PreparationLaunch> launches = lower_preparation(preparation(geometry(p)), address(0x80000));
+        const std::vector<PreparationLaunch> launches = lower_workspace(workspace_plan(geometry(p)), address(0x80000));
         ASSERT_EQ(launches.size(), 1U);
         const auto launch = std::get<QuantizeLaunch>(launches[0]);
-        EXPECT_EQ(launch.kernel.weights,
-                  mxfp4 ? hopper::Storage::packed_mxfp4_bf16 : hopper::Storage::packed_nvfp4_bf16);
+        EXPECT_EQ(launch.kernel.weights, mxfp4 ? hopper::Expansion::mxfp4_to_bf16 : hopper::Expansion::nvfp4_to_bf16);
         EXPECT_EQ(shared_bytes(launch.kernel), 2 * 64 * (256 + 16));
         EXPECT_EQ(launch.blocks, 41 * 5);
         EXPECT_EQ(launch.expansion.tile_bytes, mxfp4 ? 4352 : 4608);
@@ -204,8 +204,8 @@ Problem nvfp4(Layout layout, std::int64_t m, std::int64_t k) {
 }
 
 TEST(PreparedLaunches, ActivationsAreDecodedAndWeightsOfNvfp4PackedByOneKernel) {
-    const Preparation before = preparation(geometry(nvfp4(Layout::nt, 16, 1200)));
-    const std::vector<PreparationLaunch> launches = lower_preparation(before, address(0x80000));
+    const WorkspacePlan before = workspace_plan(geometry(nvfp4(Layout::nt, 16, 1200)));
+    const std::vector<PreparationLaunch> launches = lower_workspace(before, address(0x80000));
     ASSERT_EQ(launches.size(), 2U);
     const auto decoding = std::get<QuantizeLaunch>(launches[0]);
     EXPECT_EQ(decoding.kernel.step, QuantizeStep::decode_codes);
@@ -229,7 +229,7 @@ TEST(PreparedLaunches, BothSidesAreDecodedWhereWeightsAreMxfp8) {
     p.a.scales.data = address(0x20000);
     p.b.values.data = address(0x40000);
     p.b.scales.data = address(0x60000);
-    const std::vector<PreparationLaunch> launches = lower_preparation(preparation(geometry(p)), address(0x80000));
+    const std::vector<PreparationLaunch> launches = lower_workspace(workspace_plan(geometry(p)), address(0x80000));
     ASSERT_EQ(launches.size(), 2U);
     const auto a = std::get<QuantizeLaunch>(launches[0]), b = std::get<QuantizeLaunch>(launches[1]);
     EXPECT_EQ(a.kernel.decoding.codes, hopper::Decoding::nvfp4_to_bf16);
@@ -252,7 +252,7 @@ TEST(PreparedLaunches, Fp8NextToNvfp4IsDecodedToBf16) {
             p = with_packed_shape(p, 0);
             p.b.packed.data = address(0x40000);
             const Geometry g = geometry(p);
-            const std::vector<PreparationLaunch> launches = lower_preparation(preparation(g), address(0x80000));
+            const std::vector<PreparationLaunch> launches = lower_workspace(workspace_plan(g), address(0x80000));
             ASSERT_EQ(launches.size(), 1U) << "nothing is copied along k besides";
             const auto launch = std::get<QuantizeLaunch>(launches[0]);
             EXPECT_EQ(launch.kernel.decoding.codes, p.a.values.format == Format::e4m3 ? hopper::Decoding::e4m3_to_bf16
@@ -260,10 +260,10 @@ TEST(PreparedLaunches, Fp8NextToNvfp4IsDecodedToBf16) {
             EXPECT_EQ(launch.kernel.decoding.vectors, layout == Layout::nt);
             EXPECT_EQ(launch.decoding.to_row_stride, 2064);
             EXPECT_EQ(launch.blocks, 48 * 3 / 8) << "a warp for each 1024 codes of a row";
-            const Geometry product = prepared(g, preparation(g), address(0x80000));
-            const hopper::Tile tile = planner::chosen_tile(p, g, h200());
+            const Geometry product = after_workspace(g, workspace_plan(g), address(0x80000));
+            const hopper::Kernel tile = planner::chosen_tile(p, gpu_call(g), h200());
             const bool blocks = p.a.granularity == Granularity::block_1x128;
-            EXPECT_EQ(tile.a.scaling, blocks ? hopper::Scaling::block_1x128 : hopper::Scaling::epilogue);
+            EXPECT_EQ(tile.order.a, blocks ? ScaleUse::chains : ScaleUse::end);
             const Launch lowered = test::lowered(product, tile, 132);
             EXPECT_EQ(lowered.a.base, address(0x80000));
             EXPECT_EQ(lowered.a.element_bytes, 2);
@@ -274,8 +274,8 @@ TEST(PreparedLaunches, Fp8NextToNvfp4IsDecodedToBf16) {
 }
 
 TEST(PreparedLaunches, CodesThatAreNotAlongKAreDecodedOneByOne) {
-    const Preparation before = preparation(geometry(nvfp4(Layout::tt, 48, 64)));
-    const auto decoding = std::get<QuantizeLaunch>(lower_preparation(before, address(0x80000)).at(0));
+    const WorkspacePlan before = workspace_plan(geometry(nvfp4(Layout::tt, 48, 64)));
+    const auto decoding = std::get<QuantizeLaunch>(lower_workspace(before, address(0x80000)).at(0));
     EXPECT_FALSE(decoding.kernel.decoding.vectors);
     EXPECT_EQ(decoding.decoding.row_stride, 1);
     EXPECT_EQ(decoding.decoding.k_stride, 48);
@@ -284,9 +284,10 @@ TEST(PreparedLaunches, CodesThatAreNotAlongKAreDecodedOneByOne) {
 TEST(PreparedLaunches, BothTensorScalesArePartOfAlpha) {
     const Problem p = nvfp4(Layout::nt, 16, 1200);
     const Geometry g = geometry(p);
-    const hopper::Tile tile = planner::chosen_tile(p, g, h200());
-    EXPECT_EQ(tile.a.scaling, hopper::Scaling::alpha);
-    const Launch launch = test::lowered(prepared(g, preparation(g), address(0x80000)), tile, 132);
+    const hopper::Kernel tile = planner::chosen_tile(p, gpu_call(g), h200());
+    EXPECT_TRUE(tile.a.is_nvfp4());
+    EXPECT_TRUE(hopper::design_of(tile).scales_alpha);
+    const Launch launch = test::lowered(after_workspace(g, workspace_plan(g), address(0x80000)), tile, 132);
     EXPECT_EQ(launch.arguments.scales_a.data, address(0x30000));
     EXPECT_EQ(launch.arguments.scales_b.data, address(0x50000));
     EXPECT_EQ(launch.a.base, address(0x80000));

@@ -4,7 +4,9 @@
 #include <bit>
 #include <cstdint>
 
+#include "kernel_of_recipe.h"
 #include "launch/launch.h"
+#include "plan/call_plan.h"
 #include "plan/variant.h"
 
 namespace tilewright::test {
@@ -29,7 +31,7 @@ inline Geometry block_scaled(std::int64_t m, std::int64_t n, std::int64_t k) {
            .scales = address(0x40000),
            .scale_strides = {.row = blocks, .k = 1},
            .scale_columns = blocks};
-    g.d = {.data = address(0x50000), .row_stride = n, .column_stride = 1};
+    g.d = {.given = true, .data = address(0x50000), .row_stride = n, .column_stride = 1};
     return g;
 }
 
@@ -39,12 +41,10 @@ inline void transpose_scales(OperandGeometry& operand, std::int64_t pitch) {
 }
 
 /// As the runtime launches it: the tile in the variant that serves the call.
-inline launch::Launch lowered(const Geometry& g, const hopper::Tile& tile, int sms) {
-    return launch::lower(g, planner::variant(g, tile), sms);
+inline launch::Launch lowered(const Geometry& g, const hopper::Kernel& tile, int sms) {
+    return launch::lower(g, planner::kernel_plan(g, tile), sms);
 }
 
-inline hopper::Tile block_scaled_tile() {
-    return {.a = {.scaling = hopper::Scaling::block_1x128}, .b = {.scaling = hopper::Scaling::block_128x128}};
-}
+inline hopper::Kernel block_scaled_tile() { return tests::of_recipe("1x128:128x128"); }
 
 }  // namespace tilewright::test

@@ -9,20 +9,23 @@
 #include <utility>
 #include <vector>
 
+#include "hopper/description/derive.h"
+
 namespace tilewright::hopper {
 namespace {
 
-template <Tile tile>
+template <Kernel tile>
 std::vector<WorkTile> tiles_of(const Extent& extent, int block, int blocks) {
-    const SchedulerParams ready = scheduler_params(tile, extent);
-    Schedule<tile> schedule(ready, block, blocks);
+    constexpr Design design = design_of(tile);
+    const SchedulerParams ready = scheduler_params(design, extent);
+    Schedule<design> schedule(ready, block, blocks);
     std::vector<WorkTile> list;
     for (WorkTile work = schedule.next(); work.exists != 0; work = schedule.next()) list.push_back(work);
     return list;
 }
 
 /// Tiles that begin inside D must be scheduled once; a pair may reach one tile beyond D, where nothing is stored.
-template <Tile tile>
+template <Kernel tile>
 void expect_every_tile_once(const Extent& extent, int blocks) {
     std::map<std::tuple<int, int, int>, int> counts;
     for (int block = 0; block < blocks; ++block) {
@@ -44,7 +47,7 @@ void expect_every_tile_once(const Extent& extent, int blocks) {
     }
 }
 
-template <Tile tile>
+template <Kernel tile>
 void expect_for_many_sizes() {
     for (int m : {1, 64, 65, 140, 300, 1025, 2112}) {
         for (int n : {1, 128, 129, 1000}) {
@@ -60,18 +63,18 @@ void expect_for_many_sizes() {
     }
 }
 
-constexpr Tile pair_of(const Cluster& cluster) { return {.shape = {.m = 64, .n = 32}, .cluster = cluster}; }
+constexpr Kernel pair_of(const Cluster& cluster) { return {.shape = {.m = 64, .n = 32}, .cluster = cluster}; }
 
 TEST(Schedule, SchedulesEveryTileOnce) {
-    expect_for_many_sizes<Tile{.shape = {.m = 64, .n = 32}}>();
+    expect_for_many_sizes<Kernel{.shape = {.m = 64, .n = 32}}>();
     expect_for_many_sizes<pair_of(share_a(2))>();
     expect_for_many_sizes<pair_of(share_b(2))>();
-    expect_for_many_sizes<Tile{.shape = {.m = 192, .n = 32, .warpgroups = 3}}>();
+    expect_for_many_sizes<Kernel{.shape = {.m = 192, .n = 32, .warpgroups = 3}}>();
 }
 
 TEST(Schedule, HasNothingForEmptyOutputs) {
     for (const auto& [m, n] : {std::pair{0, 64}, std::pair{64, 0}}) {
-        EXPECT_TRUE(tiles_of<Tile{}>({.m = m, .n = n, .batch = 1, .raster_width = 8}, 0, 1).empty());
+        EXPECT_TRUE(tiles_of<Kernel{}>({.m = m, .n = n, .batch = 1, .raster_width = 8}, 0, 1).empty());
     }
 }
 
@@ -93,40 +96,41 @@ TEST(Schedule, PairsShareWhatTheySay) {
 }
 
 TEST(Schedule, TakesARasterBeforeTheNext) {
-    const auto list = tiles_of<Tile{}>({.m = 128 * 3, .n = 128 * 2, .batch = 1, .raster_width = 2}, 0, 1);
+    const auto list = tiles_of<Kernel{}>({.m = 128 * 3, .n = 128 * 2, .batch = 1, .raster_width = 2}, 0, 1);
     std::vector<std::pair<int, int>> order;
     for (const WorkTile& work : list) order.emplace_back(work.row / 128, work.column / 128);
     EXPECT_EQ(order, (std::vector<std::pair<int, int>>{{0, 0}, {1, 0}, {0, 1}, {1, 1}, {2, 0}, {2, 1}}));
 }
 
 /// Rows of tiles in the order in which one block takes them.
-template <Tile tile>
+template <Kernel tile>
 std::vector<int> row_order(const Extent& extent) {
     std::vector<int> order;
-    for (const WorkTile& work : tiles_of<tile>(extent, 0, tile.cluster.size)) order.push_back(work.row / d_rows(tile));
+    for (const WorkTile& work : tiles_of<tile>(extent, 0, tile.cluster.size))
+        order.push_back(work.row / design_of(tile).d_rows);
     return order;
 }
 
 TEST(Schedule, TakesALastRowInWhichAWarpgroupHasNothingLast) {
     const Extent cheap{.m = 128 * 3 + 64, .n = 128 * 2, .batch = 1, .raster_width = 2};
-    EXPECT_EQ(row_order<Tile{}>(cheap), (std::vector{0, 1, 0, 1, 2, 2, 3, 3}));
+    EXPECT_EQ(row_order<Kernel{}>(cheap), (std::vector{0, 1, 0, 1, 2, 2, 3, 3}));
     const Extent expensive{.m = 128 * 3 + 65, .n = 128 * 2, .batch = 1, .raster_width = 2};
-    EXPECT_EQ(row_order<Tile{}>(expensive), (std::vector{0, 1, 0, 1, 2, 3, 2, 3}))
+    EXPECT_EQ(row_order<Kernel{}>(expensive), (std::vector{0, 1, 0, 1, 2, 3, 2, 3}))
         << "it would read B again for nothing";
-    constexpr Tile tall{.shape = {.m = 256}};
+    constexpr Kernel tall{.shape = {.m = 256}};
     EXPECT_EQ(row_order<tall>({.m = 256 + 128, .n = 128 * 2, .batch = 1, .raster_width = 2}),
               (std::vector{0, 0, 1, 1}));
     EXPECT_EQ(row_order<tall>({.m = 256 + 129, .n = 128 * 2, .batch = 1, .raster_width = 2}),
               (std::vector{0, 1, 0, 1}));
-    constexpr Tile one{.shape = {.m = 64, .warpgroups = 1}};
+    constexpr Kernel one{.shape = {.m = 64, .warpgroups = 1}};
     EXPECT_EQ(row_order<one>({.m = 64 + 1, .n = 128 * 2, .batch = 1, .raster_width = 2}), (std::vector{0, 1, 0, 1}));
-    constexpr Tile split{.cluster = split_k(2)};
+    constexpr Kernel split{.cluster = split_k(2)};
     EXPECT_EQ(row_order<split>({.m = 128 + 1, .n = 128 * 2, .batch = 1, .raster_width = 2}), (std::vector{0, 1, 0, 1}));
 }
 
 TEST(Schedule, ThatOfEveryMatrixComesAfterAllOthers) {
     std::vector<std::pair<int, int>> order;
-    for (const WorkTile& work : tiles_of<Tile{}>({.m = 129, .n = 256, .batch = 2, .raster_width = 2}, 0, 1)) {
+    for (const WorkTile& work : tiles_of<Kernel{}>({.m = 129, .n = 256, .batch = 2, .raster_width = 2}, 0, 1)) {
         order.emplace_back(work.batch, work.row);
     }
     EXPECT_EQ(order, (std::vector<std::pair<int, int>>{
@@ -134,7 +138,7 @@ TEST(Schedule, ThatOfEveryMatrixComesAfterAllOthers) {
 }
 
 TEST(Schedule, BlocksThatShareBTakeThatOfTheirFirstLast) {
-    constexpr Tile pair{.cluster = share_b(2)};
+    constexpr Kernel pair{.cluster = share_b(2)};
     const Extent cheap{.m = 256 + 64, .n = 128 * 2, .batch = 1, .raster_width = 2};
     EXPECT_EQ(row_order<pair>(cheap), (std::vector{0, 0, 2, 2}));
     const Extent expensive{.m = 256 + 128, .n = 128 * 2, .batch = 1, .raster_width = 2};
@@ -147,7 +151,7 @@ TEST(Schedule, CheapTilesGoToBlocksWithAFullOneLess) {
     for (int block = 0; block < blocks; ++block) {
         int full = 0, cheap = 0;
         for (const WorkTile& work :
-             tiles_of<Tile{}>({.m = 777, .n = 7168, .batch = 1, .raster_width = 8}, block, blocks)) {
+             tiles_of<Kernel{}>({.m = 777, .n = 7168, .batch = 1, .raster_width = 8}, block, blocks)) {
             ++(work.row == 768 ? cheap : full);
         }
         EXPECT_TRUE((full == 3 && cheap == 0) || (full == 2 && cheap <= 1)) << full << " full tiles and " << cheap;

@@ -103,7 +103,7 @@ def test_places_that_know_pairs(tree):
 def test_pretences(tree):
     assert not description.pretences(tree({"src/plan/choose.cpp": "// as_a_rule\nint x;\n"}))
     assert description.pretences(tree({"src/plan/new_name.cpp": "cost(as_a_rule(tile), work);\n"})) == [
-        "src/plan/new_name.cpp: a tile is priced as another variant"
+        "src/plan/new_name.cpp: a tile is priced with another output"
     ]
 
 
@@ -159,7 +159,7 @@ def test_the_command_prints_every_figure():
     assert done.returncode == 0, done.stderr
     table = done.stdout.split("\n\n")[0].split("\n")
     assert len(table) == 2 + 12 and len({line.find(" 90 ") for line in table if " 90 " in line}) == 1
-    assert "function is_consistent" in done.stdout or "function design" in done.stdout
+    assert "function design_of" in done.stdout and "field Kernel::" in done.stdout
 
 
 def test_the_command_refuses_a_folder_without_kernels(tmp_path):

@@ -5,11 +5,11 @@ import words
 
 # Names that a review found in each room: the list must go on knowing them.
 OLD_NAMES = {
-    "hopper": "first_operand second_operand first() Sums unit pieces piece_columns Chain chains Factors .place parity HandedOutTiles drain "
-    "patience Meeting announce plain scales_after final_scales band Walk Divisor Work Side scales_by_row few() alone() Role::block_scale Ring",
-    "plan": "first_operand Sums piece chain plain final_scales band walk Divisor Work Side cuts row_128 block_128 scales_by_row spread slots "
+    "hopper": "first_operand second_operand first() Sums unit pieces piece_columns Factors .place parity HandedOutTiles drain "
+    "patience Meeting announce plain scales_after final_scales band Walk Divisor Work scales_by_row few() alone() Role::block_scale Ring",
+    "plan": "first_operand Sums piece plain final_scales band walk Divisor Work cuts row_128 block_128 scales_by_row spread slots "
     "few( alone( mark",
-    "launch": "first_operand unit piece chain plain scales_by_row Work Side cuts spread slots few( alone( patience",
+    "launch": "first_operand unit piece plain scales_by_row Work cuts spread slots few( alone( patience",
     "cpu": "Work Side plain piece band row_128",
     "cli": "plain chain rival mark control Arithmetic::hopper",
     "bench": "chain rival mark control",

@@ -33,8 +33,8 @@ std::vector<Problem> choice_problems(const std::string& results) {
 
 std::string choice(const Problem& problem) {
     const Geometry g = geometry(problem);
-    const hopper::Tile tile = variant(g, chosen_tile(problem, g, h200()));
-    return name(planned_tile(tile)) + ", " + std::string(name(variant_of(tile)));
+    const hopper::Kernel tile = variant(g, chosen_tile(problem, gpu_call(g), h200()));
+    return name(planned_tile(tile)) + ", " + std::string(variant_name(tile));
 }
 
 std::string choices_text(const std::vector<std::string>& choices, const std::string& commit) {

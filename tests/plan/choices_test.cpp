@@ -23,7 +23,7 @@ TEST(Choices, AreThoseOfTheRecord) {
     for (std::size_t i = 0; i < problems.size(); ++i) {
         const std::string now = choice(problems[i]);
         if (now == before[i] || ++different > 5) continue;
-        ADD_FAILURE() << describe(problems[i]).key << ": " << now << ", before: " << before[i];
+        ADD_FAILURE() << workload(problems[i]).key << ": " << now << ", before: " << before[i];
     }
     EXPECT_EQ(different, 0) << "of " << problems.size() << "; if they are meant to change, run tools/record_choices";
 }

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <regex>
 
-#include "hopper/tile/stage_layout.h"
+#include "hopper/description/derive.h"
 #include "plan/devices.h"
 #include "plan/problems.h"
 #include "plan/tables.h"

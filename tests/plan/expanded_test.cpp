@@ -6,10 +6,13 @@
 #include <string>
 
 #include "formats/packed_layout.h"
+#include "hopper/description/derive.h"
 #include "plan/choose.h"
 #include "plan/cost.h"
 #include "plan/k_splits.h"
+#include "plan/kernel_class.h"
 #include "plan/legality.h"
+#include "plan/pack.h"
 #include "plan/runnable.h"
 #include "problem/canonical_order.h"
 #include "problem/packed_problem.h"
@@ -74,47 +77,53 @@ Problem with_wide_rows(const ProblemSizes& sizes) {
 
 TEST(ExpandedWeights, ArePlannedAsFp8WithAFactorForEachRow) {
     const ProblemSizes sizes = groups_of(4, 32768, 4096, 7168);
-    const Workload work = describe(packed(sizes));
-    ASSERT_TRUE(work.preparation.expansion && work.unexpanded);
+    const Workload work = workload(packed(sizes));
+    ASSERT_TRUE(work.before.expand_b && work.if_not_expanded);
     EXPECT_EQ(name(work.recipe), "1x128:row");
-    EXPECT_EQ(family_tile(work).b.scaling, hopper::Scaling::factor);
+    EXPECT_EQ(family_tile(work).order.folded, Folded::b);
+    EXPECT_EQ(family_tile(work).b, (hopper::Side{.values = hopper::ValueFormat::e4m3, .scale_rows = 1, .scale_k = 32}));
     EXPECT_EQ(work.key, "m_grouped_offsets 1x128:row bf16 m=32768 n=4096 k=7168 groups=4 expanded");
-    EXPECT_EQ(work.unexpanded->key, "m_grouped_offsets 1x128:mxfp4 bf16 m=32768 n=4096 k=7168 groups=4 packed");
+    EXPECT_EQ(work.if_not_expanded->key, "m_grouped_offsets 1x128:mxfp4 bf16 m=32768 n=4096 k=7168 groups=4 packed");
     const Plan chosen = plan(packed(sizes), h200());
     ProblemSizes fp8 = sizes;
     fp8.recipe = parse_recipe("1x128:row").value();
     EXPECT_EQ(chosen.tile, plan(problem_of(fp8), h200()).tile);
     const double weights = 4 * 4096.0 * 7168;
     EXPECT_NEAR(static_cast<double>(chosen.cost.preparation_bytes), weights * (1 + 4352.0 / 8192), weights * 0.01);
-    EXPECT_EQ(describe(with_wide_rows(sizes)).unexpanded, nullptr);
+    EXPECT_EQ(workload(with_wide_rows(sizes)).if_not_expanded, nullptr);
 }
 
 TEST(ExpandedWeights, ArePlannedAsBf16NextToBf16) {
     const ProblemSizes mxfp4 = groups_of(4, 32768, 4096, 7168, "bf16:mxfp4");
-    const Workload work = describe(packed(mxfp4));
-    ASSERT_TRUE(work.preparation.expansion && work.unexpanded);
-    EXPECT_EQ(family_tile(work).a, (hopper::OperandSpec{hopper::Storage::bf16, hopper::Scaling::none}));
-    EXPECT_EQ(family_tile(work).b, (hopper::OperandSpec{hopper::Storage::bf16, hopper::Scaling::factor}));
+    const Workload work = workload(packed(mxfp4));
+    ASSERT_TRUE(work.before.expand_b && work.if_not_expanded);
+    const auto bf16 = [](int scale_rows, int scale_k) {
+        return hopper::Side{.values = hopper::ValueFormat::bf16, .scale_rows = scale_rows, .scale_k = scale_k};
+    };
+    EXPECT_EQ(family_tile(work).order.folded, Folded::b);
+    EXPECT_EQ(family_tile(work).a, bf16(0, 0));
+    EXPECT_EQ(family_tile(work).b, bf16(1, 32));
     EXPECT_EQ(plan(packed(mxfp4), h200()).tile, "128x256x64 stages=3");
     const double weights = 4 * 4096.0 * 7168;
     EXPECT_NEAR(static_cast<double>(plan(packed(mxfp4), h200()).cost.preparation_bytes), weights * (2 + 4352.0 / 8192),
                 weights * 0.01);
-    const Workload nvfp4 = describe(packed(groups_of(4, 32768, 4096, 7168, "nvfp4:nvfp4")));
-    EXPECT_EQ(family_tile(nvfp4).a, (hopper::OperandSpec{hopper::Storage::bf16, hopper::Scaling::alpha}));
-    EXPECT_EQ(family_tile(nvfp4).b, (hopper::OperandSpec{hopper::Storage::bf16, hopper::Scaling::alpha}));
-    EXPECT_EQ(describe(with_wide_rows(mxfp4)).unexpanded, nullptr);
-    EXPECT_EQ(describe(packed(groups_of(32, 32 * 256, 4096, 7168, "bf16:mxfp4"))).unexpanded, nullptr);
+    const Workload nvfp4 = workload(packed(groups_of(4, 32768, 4096, 7168, "nvfp4:nvfp4")));
+    EXPECT_EQ(family_tile(nvfp4).order.folded, Folded::none);
+    EXPECT_EQ(family_tile(nvfp4).a, bf16(1, 16));
+    EXPECT_EQ(family_tile(nvfp4).b, bf16(1, 16));
+    EXPECT_EQ(workload(with_wide_rows(mxfp4)).if_not_expanded, nullptr);
+    EXPECT_EQ(workload(packed(groups_of(32, 32 * 256, 4096, 7168, "bf16:mxfp4"))).if_not_expanded, nullptr);
 }
 
 TEST(ExpandedWeights, AreFasterThanPackedOnes) {
     std::map<std::string, int> expanded;
     for (const ProblemSizes& sizes : many()) {
-        const Workload work = describe(packed(sizes));
-        if (!work.unexpanded) continue;
+        const Workload work = workload(packed(sizes));
+        if (!work.if_not_expanded) continue;
         const auto seconds = [](const Workload& each) {
             return plan_of(choose(each, h200(), {}), each, h200()).cost.seconds;
         };
-        const double with = seconds(work), without = seconds(*work.unexpanded);
+        const double with = seconds(work), without = seconds(*work.if_not_expanded);
         EXPECT_LT(with, without) << work.key;
         ++expanded[name(sizes.recipe)];
     }
@@ -130,13 +139,15 @@ TEST(ExpandedWeights, HaveTheSplitsOfTheSameWeightsInOtherForms) {
             const Problem problem = packed(sizes);
             if (!expands_weights(geometry(problem))) continue;
             const std::vector<std::int64_t> splits = planned_k_splits(problem, device);
-            const hopper::Tile tile = chosen_tile(problem, geometry(problem), device);
+            const hopper::Kernel tile = chosen_tile(problem, gpu_call(problem), device);
             EXPECT_EQ(k_splits(tile, sizes.k), splits);
-            EXPECT_EQ(tile.b.scaling, is_mxfp4(sizes.recipe.b) ? hopper::Scaling::factor : hopper::Scaling::alpha)
+            EXPECT_FALSE(tile.b.is_packed());
+            EXPECT_EQ(tile.order.folded, is_mxfp4(sizes.recipe.b) ? Folded::b : Folded::none)
                 << "another kernel does not ship, and is rounded otherwise";
-            EXPECT_EQ(planned_k_splits(with_wide_rows(sizes), device), splits) << "wide rows " << describe(problem).key;
-            EXPECT_EQ(planned_k_splits(problem_of(sizes), device), splits) << "not packed " << describe(problem).key;
-            EXPECT_FALSE(why_illegal(tile, describe(problem), device));
+            EXPECT_EQ(tile.b.is_nvfp4(), is_nvfp4(sizes.recipe.b));
+            EXPECT_EQ(planned_k_splits(with_wide_rows(sizes), device), splits) << "wide rows " << workload(problem).key;
+            EXPECT_EQ(planned_k_splits(problem_of(sizes), device), splits) << "not packed " << workload(problem).key;
+            EXPECT_FALSE(why_illegal(tile, workload(problem), device));
             ++expanded[name(sizes.recipe)];
         }
     }
@@ -146,8 +157,11 @@ TEST(ExpandedWeights, HaveTheSplitsOfTheSameWeightsInOtherForms) {
 
 /// In multiples of 128, whatever a stage has of k.
 TEST(ExpandedWeights, OfBf16AreSplitWherePackedOnesAre) {
-    hopper::Tile expanded{.shape = {.m = 64, .n = 64, .k = 64, .warpgroups = 1}};
-    hopper::Tile packed{.shape = {.m = 64, .n = 64, .warpgroups = 1}};
+    const TileShape shape{{.m = 64, .n = 64, .warpgroups = 1}, 4};
+    const Recipe recipe = parse_recipe("bf16:mxfp4").value();
+    const hopper::Kernel scales = kernel_class(recipe, Accumulation::promoted, Format::bf16, Format::bf16);
+    hopper::Kernel expanded = with_shape(scales, shape), packed = with_shape(with_packed_weights(scales), shape);
+    ASSERT_NE(design_of(expanded).stage_k, design_of(packed).stage_k);
     for (const int slices : {2, 4, 8}) {
         expanded.cluster = packed.cluster = hopper::split_k(slices);
         for (const std::int64_t k : {1024, 1030, 1088, 1090, 2880, 7168, 7200}) {
@@ -159,8 +173,8 @@ TEST(ExpandedWeights, OfBf16AreSplitWherePackedOnesAre) {
 /// A row for the same tile with k split otherwise is rejected, one for FP8 weights says nothing.
 TEST(ExpandedWeights, TakeNoTunedTileThatWouldChangeBits) {
     const Problem problem = packed(sizes_of(4096, 4096, 7168));
-    const Workload work = describe(problem);
-    ASSERT_NE(work.unexpanded, nullptr);
+    const Workload work = workload(problem);
+    ASSERT_NE(work.if_not_expanded, nullptr);
     const auto row = [](const std::string& key, const char* tile) {
         return TunedRow{.device = "h200",
                         .problem = key,
@@ -172,12 +186,12 @@ TEST(ExpandedWeights, TakeNoTunedTileThatWouldChangeBits) {
     const char* const whole = "64x128x128 stages=5 warpgroups=1";
     const Explanation rejected = explain(problem, h200(), {row(work.key, split)});
     EXPECT_EQ(rejected.tuned_by, "");
-    EXPECT_EQ(k_slices(choose(work, h200(), {row(work.key, split)})), 1);
+    EXPECT_EQ(design_of(choose(work, h200(), {row(work.key, split)})).k_slices, 1);
     EXPECT_NE(explain(problem, h200(), {row(work.key, whole)}).tuned_by, "");
     EXPECT_EQ(explain(problem, h200(), {row("dense 1x128:row bf16 m=4096 n=4096 k=7168", whole)}).tuned_by, "");
     // One for packed weights says where k is split.
-    const TunedRow of_packed = row(work.unexpanded->key, "64x64x128 stages=6 warpgroups=1 swap split=4");
-    EXPECT_EQ(k_slices(choose(work, h200(), {of_packed})), 4);
+    const TunedRow of_packed = row(work.if_not_expanded->key, "64x64x128 stages=6 warpgroups=1 swap split=4");
+    EXPECT_EQ(design_of(choose(work, h200(), {of_packed})).k_slices, 4);
 }
 
 }  // namespace

@@ -99,7 +99,7 @@ Errors errors_of(const RecordedShape& shape, const Constants& constants) {
         least = std::min(least, predicted);
     }
     errors.prediction /= weights;
-    for (const hopper::Tile& tile : shape.unmeasured) {
+    for (const hopper::Kernel& tile : shape.unmeasured) {
         entries.push_back({cost(tile, shape.work, constants.of(shape), constants.model).seconds, unmeasured_slower});
         least = std::min(least, entries.back().predicted);
     }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "hopper/description/derive.h"
 #include "plan/choose.h"
 #include "plan/cost.h"
 #include "plan/pack.h"
@@ -40,7 +41,7 @@ std::vector<std::pair<Grouping, Recipe>> every_grouping_with(const std::vector<R
 
 /// All but 1x128 : 128x128 of groups that begin anywhere.
 TEST(GroupsOfK, EveryPromotedCallHasAKernelThatShips) {
-    const std::vector<hopper::Tile> kernels = pack();
+    const std::vector<hopper::Kernel> kernels = pack();
     const Recipe rows = parse_recipe("row:row").value();
     for (const auto& [grouping, recipe] : every_grouping_with({block_scaled, both_row_scaled, per_tensor, rows})) {
         for (const Format output : {Format::bf16, Format::f16, Format::f32}) {
@@ -53,8 +54,8 @@ TEST(GroupsOfK, EveryPromotedCallHasAKernelThatShips) {
                     sizes.output = output;
                     sizes.with_c = with_c;
                     const Problem problem = problem_of(sizes);
-                    const hopper::Tile tile =
-                        variant(geometry(problem), choose(describe(problem), h200(), tuned_rows()));
+                    const hopper::Kernel tile =
+                        variant(geometry(problem), choose(workload(problem), h200(), tuned_rows()));
                     EXPECT_NE(std::ranges::find(kernels, tile), kernels.end())
                         << name(grouping) << " " << name(recipe) << " " << name(output) << (with_c ? " C" : "")
                         << " m = n = " << size;
@@ -65,10 +66,10 @@ TEST(GroupsOfK, EveryPromotedCallHasAKernelThatShips) {
 }
 
 TEST(GroupsOfK, HaveATileOfEachGroupForEachTileOfDAndShareOperands) {
-    const Workload work = describe(problem_of(gradient(both_row_scaled, 8, 8192)));
-    const hopper::Tile tile = choose(work, h200(), {});
+    const Workload work = workload(problem_of(gradient(both_row_scaled, 8, 8192)));
+    const hopper::Design tile = design_of(choose(work, h200(), {}));
     const TileDistribution over = tile_distribution(tile, work, h200());
-    EXPECT_EQ(over.tiles, 8.0 * (4096 / d_rows(tile)) * (7168 / d_columns(tile)));
+    EXPECT_EQ(over.tiles, 8.0 * (4096 / tile.d_rows) * (7168 / tile.d_columns));
     EXPECT_EQ(over.k_blocks, 8192 / 8 / 128);
     const double operands = (4096 + 7168) * (8192 + 8192 / 128 * 4.0);
     EXPECT_DOUBLE_EQ(compulsory_bytes(work), operands + 8 * 4096 * 7168 * 4.0);

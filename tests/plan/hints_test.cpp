@@ -27,7 +27,7 @@ std::vector<TunedRow> row_for(const std::string& hint) {
 }
 
 bool is_found(const std::vector<TunedRow>& rows, std::int64_t hint) {
-    return tuned_row(rows, "h200", describe(problem_of(masked(4, 1024, hint, 4096, 7168)))) != nullptr;
+    return tuned_row(rows, "h200", workload(problem_of(masked(4, 1024, hint, 4096, 7168)))) != nullptr;
 }
 
 TEST(Hints, ATunedRowHoldsForHintsOfHalfTheMeanToTwiceIt) {
@@ -35,7 +35,7 @@ TEST(Hints, ATunedRowHoldsForHintsOfHalfTheMeanToTwiceIt) {
     // 256 is the hint of a mean of 213.
     for (const int hint : {107, 128, 200, 256, 307, 512, 614}) EXPECT_TRUE(is_found(rows, hint)) << hint;
     for (const int hint : {0, 64, 106, 615, 1024}) EXPECT_FALSE(is_found(rows, hint)) << hint;
-    const Workload other = describe(problem_of(masked(8, 1024, 256, 4096, 7168)));
+    const Workload other = workload(problem_of(masked(8, 1024, 256, 4096, 7168)));
     EXPECT_EQ(tuned_row(rows, "h200", other), nullptr) << "another number of groups";
 }
 
@@ -48,7 +48,7 @@ TEST(Hints, TheNearestRowCounts) {
     std::vector<TunedRow> rows = row_for(" expected_m=256");
     rows.push_back(row_for(" expected_m=512").front());
     const auto found = [&](std::int64_t hint) {
-        return tuned_row(rows, "h200", describe(problem_of(masked(4, 1024, hint, 4096, 7168))));
+        return tuned_row(rows, "h200", workload(problem_of(masked(4, 1024, hint, 4096, 7168))));
     };
     EXPECT_EQ(found(300), &rows[0]);
     EXPECT_EQ(found(400), &rows[1]);
@@ -56,15 +56,15 @@ TEST(Hints, TheNearestRowCounts) {
 }
 
 TEST(Hints, SpeakOfFewerRowsThanTheySay) {
-    const Workload work = describe(problem_of(masked(4, 1024, 307, 4096, 7168)));
+    const Workload work = workload(problem_of(masked(4, 1024, 307, 4096, 7168)));
     const std::vector<Workload> all = expectations(work);
     ASSERT_EQ(all.size(), 9U);
     EXPECT_EQ(all.front().rows, 128);
     EXPECT_EQ(all[4].rows, 256);
     EXPECT_EQ(all.back().rows, 512);
-    EXPECT_EQ(expectations(describe(problem_of(masked(1, 1024, 1024, 4096, 7168)))).back().rows, 853)
+    EXPECT_EQ(expectations(workload(problem_of(masked(1, 1024, 1024, 4096, 7168)))).back().rows, 853)
         << "no hint is for more rows than the tensor has";
-    EXPECT_EQ(expectations(describe(problem_of(masked(4, 64, 1, 512, 512)))).front().rows, 1);
+    EXPECT_EQ(expectations(workload(problem_of(masked(4, 64, 1, 512, 512)))).front().rows, 1);
 }
 
 }  // namespace

@@ -6,13 +6,13 @@
 #include <set>
 
 #include "formats/packed_layout.h"
-#include "hopper/tile/stage_layout.h"
+#include "hopper/description/derive.h"
 #include "plan/problems.h"
 #include "plan/runnable.h"
 #include "plan/variant.h"
 #include "plan/workload.h"
 #include "problem/packed_problem.h"
-#include "problem/preparation.h"
+#include "problem/workspace_plan.h"
 
 namespace tilewright::planner {
 namespace {
@@ -28,8 +28,8 @@ TEST(KSplits, AreMultiplesOfAStageThatDivideKEvenly) {
 TEST(KSplits, OfAProblemAreThoseOfTheTileThatRuns) {
     for (const std::int64_t m : {1, 64, 4096}) {
         const Problem problem = problem_of(dense(m, 2112, 7168));
-        const Workload work = describe(problem);
-        const hopper::Tile tile = device_tile(planned_tile(plan(problem)), family_tile(work));
+        const Workload work = workload(problem);
+        const hopper::Kernel tile = device_tile(planned_tile(plan(problem)), family_tile(work));
         EXPECT_EQ(planned_k_splits(problem, h200()), k_splits(tile, 7168)) << m;
     }
     ProblemSizes bf16 = dense(64, 256, 256);
@@ -54,18 +54,18 @@ TEST(KSplits, WideRowsOfPackedWeightsChangeNoChoice) {
                     const std::vector<std::int64_t> splits = planned_k_splits(ordinary, h200());
                     split += splits.empty() ? 0 : 1;
                     const Plan expected = plan(uniform);
-                    EXPECT_FALSE(expected.in_windows);
+                    EXPECT_FALSE(expected.has_wide_rows);
                     for (const int windows : {1, 2, 4}) {
                         const Problem wide = with_packed_shape(ordinary, windows);
                         const Plan given = plan(wide);
-                        EXPECT_TRUE(given.in_windows);
+                        EXPECT_TRUE(given.has_wide_rows);
                         EXPECT_EQ(given.tile, expected.tile) << m << ", " << n;
                         EXPECT_LE(given.shared_bytes, hopper::shared_bytes_limit);
                         EXPECT_EQ(planned_k_splits(wide, h200()), splits);
                         const Geometry g = geometry(wide);
-                        const hopper::Tile tile = chosen_tile(wide, g, h200());
+                        const hopper::Kernel tile = chosen_tile(wide, gpu_call(g), h200());
                         EXPECT_EQ(k_splits(tile, 7168), splits);
-                        EXPECT_TRUE(has_windows(variant(g, tile)));
+                        EXPECT_TRUE(design_of(variant(g, tile)).has_windows());
                         EXPECT_TRUE(serves(g, variant(g, tile)));
                         EXPECT_FALSE(serves(g, tile)) << "a kernel without windows";
                     }
@@ -95,14 +95,14 @@ TEST(KSplits, WideRowsForBf16ChangeNoChoice) {
                     EXPECT_LE(plan(problem).shared_bytes, hopper::shared_bytes_limit);
                     EXPECT_EQ(planned_k_splits(problem, h200()), planned_k_splits(uniform, h200()));
                     const Geometry g = geometry(problem);
-                    const Geometry product = prepared(g, preparation(g), nullptr);
-                    const hopper::Tile tile = chosen_tile(problem, g, h200());
-                    EXPECT_TRUE(has_wide_rows(variant(product, tile)));
+                    const Geometry product = after_workspace(g, workspace_plan(g), nullptr);
+                    const hopper::Kernel tile = chosen_tile(problem, gpu_call(g), h200());
+                    EXPECT_TRUE(design_of(variant(product, tile)).has_wide_steps());
                     EXPECT_TRUE(serves(product, variant(product, tile)));
                     EXPECT_FALSE(serves(product, tile)) << "the kernel of other rows";
                 }
-                const Geometry g = prepared(geometry(uniform), preparation(geometry(uniform)), nullptr);
-                EXPECT_FALSE(has_wide_rows(variant(g, chosen_tile(uniform, geometry(uniform), h200()))));
+                const Geometry g = after_workspace(geometry(uniform), workspace_plan(geometry(uniform)), nullptr);
+                EXPECT_FALSE(variant(g, chosen_tile(uniform, gpu_call(uniform), h200())).wide_rows);
             }
         }
     }
@@ -119,11 +119,11 @@ TEST(KSplits, AreThoseOfPackedWeightsForBf16) {
             const std::vector<std::int64_t> splits = planned_k_splits(ordinary, h200());
             EXPECT_EQ(planned_k_splits(packed, h200()), splits);
             const Geometry g = geometry(packed);
-            const hopper::Tile tile = chosen_tile(packed, g, h200());
-            const Geometry product = prepared(g, preparation(g), nullptr);
+            const hopper::Kernel tile = chosen_tile(packed, gpu_call(g), h200());
+            const Geometry product = after_workspace(g, workspace_plan(g), nullptr);
             EXPECT_EQ(k_splits(tile, 16384), splits);
             EXPECT_TRUE(serves(product, variant(product, tile)));
-            EXPECT_TRUE(multiplies_bf16(tile));
+            EXPECT_TRUE(tile.order.step == StepKind::bf16);
             split += splits.empty() ? 0 : 1;
         }
     }
@@ -151,7 +151,7 @@ TEST(KSplits, Mxfp4ActivationsHaveTheTilesOfMxfp8) {
         const Plan decoded = plan(problem_of(sizes));
         sizes.recipe.a.values = Format::e4m3;
         EXPECT_EQ(decoded.tile, plan(problem_of(sizes)).tile) << m;
-        EXPECT_TRUE(decoded.in_windows) << "of weights that are packed at each call anything is possible";
+        EXPECT_TRUE(decoded.has_wide_rows) << "of weights that are packed at each call anything is possible";
     }
 }
 
@@ -166,10 +166,10 @@ TEST(KSplits, OfEveryDeviceAreThoseThatItsLaunchesUse) {
             for (const auto& [n, k] : {std::pair{2112, 7168}, {4096, 7168}, {4096, 8192}, {1280, 8192}, {7168, 2304}}) {
                 const Problem problem = problem_of(dense(m, n, k));
                 const Geometry g = geometry(problem);
-                const hopper::Tile tile = variant(g, chosen_tile(problem, g, device));
+                const hopper::Kernel tile = variant(g, chosen_tile(problem, gpu_call(g), device));
                 of_device.push_back(planned_k_splits(problem, device));
                 EXPECT_EQ(of_device.back(), k_splits(tile, k)) << device.name << " " << m << " " << n << " " << k;
-                split += splits_k(tile) ? 1 : 0;
+                split += design_of(tile).k_slices > 1 ? 1 : 0;
             }
         }
         answers.insert(of_device);

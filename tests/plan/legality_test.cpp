@@ -4,8 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <string_view>
 
-#include "hopper/tile/mma_tiling.h"
+#include "hopper/description/derive.h"
 #include "plan/choose.h"
 #include "plan/problems.h"
 #include "plan/variant.h"
@@ -18,7 +19,7 @@ namespace {
 
 /// "rule: reason", or "" for a legal tile.
 std::string objection(const char* tile, const ProblemSizes& sizes) {
-    const Workload work = describe(problem_of(sizes));
+    const Workload work = workload(problem_of(sizes));
     const auto found = why_illegal(parse_tile(tile).value(), work, h200());
     return found ? found->rule + ": " + found->reason : "";
 }
@@ -117,7 +118,7 @@ TEST(Legality, AnOperandAlongItsRowsIsMmaA) {
 TEST(Legality, PackedWeightsForBf16AreMmaA) {
     ProblemSizes sizes = dense(16, 7168, 16384);
     sizes.recipe = parse_recipe("bf16:nvfp4").value();
-    const Workload work = describe(with_packed_shape(problem_of(sizes), 0));
+    const Workload work = workload(with_packed_shape(problem_of(sizes), 0));
     const auto objection_to = [&](const char* tile) {
         const auto found = why_illegal(parse_tile(tile).value(), work, h200());
         return found ? found->rule + ": " + found->reason : std::string();
@@ -133,23 +134,32 @@ TEST(Legality, PackedWeightsForBf16AreMmaA) {
     EXPECT_NE(objection_to("256x104x128 stages=3 warpgroups=4 swap"), "") << "registers";
 }
 
+/// The kernel of `tile` with this name of a variant.
+hopper::Kernel named(hopper::Kernel tile, std::string_view variant) {
+    for (const hopper::Output output : {hopper::Output::any, hopper::Output::bf16_by_tma, hopper::Output::f32_by_tma}) {
+        for (const hopper::ScaleOrder order : {hopper::ScaleOrder::along_rows, hopper::ScaleOrder::along_k}) {
+            tile.output = output;
+            tile.scale_order = order;
+            if (variant_name(tile) == variant) return tile;
+        }
+    }
+    ADD_FAILURE() << variant;
+    return tile;
+}
+
 TEST(Legality, LegalTilesFitTheMachine) {
     for (const Recipe& recipe : {block_scaled, both_row_scaled, per_tensor}) {
         ProblemSizes sizes = dense(512, 4096, 7168);
         if (recipe == per_tensor) sizes.layout = Layout::nn;
         sizes.recipe = recipe;
         const Problem problem = problem_of(sizes);
-        const hopper::Tile family = family_tile(describe(problem));
+        const hopper::Kernel family = family_tile(workload(problem));
         for (const Plan& plan : explain(problem).legal) {
-            hopper::Tile tile = device_tile(planned_tile(plan), family);
-            for (const KernelVariant variant : {KernelVariant::general, KernelVariant::fast,
-                                                KernelVariant::fast_k_major_scales, KernelVariant::fast_f32}) {
-                if (name(variant) == plan.variant) tile.variant = static_cast<hopper::Variant>(variant);
-            }
+            const hopper::Design tile = design_of(named(device_tile(planned_tile(plan), family), plan.variant));
             ASSERT_EQ(name(planned_tile(tile)), plan.tile);
             ASSERT_LE(plan.shared_bytes, hopper::shared_bytes_limit) << plan.tile;
-            ASSERT_EQ(plan.shared_bytes, shared_bytes(tile));
-            ASSERT_LE(mma_registers(tile) + hopper::other_registers, consumer_registers(tile));
+            ASSERT_EQ(plan.shared_bytes, tile.shared_bytes);
+            ASSERT_LE(tile.mma_registers() + other_registers(tile), tile.consumer_registers);
         }
     }
 }
@@ -175,10 +185,14 @@ bool has_mxfp8(const Recipe& recipe, Layout layout) {
     return next_to_fp8 || (by_32(recipe.b) && becomes_bf16(recipe.a, layout));
 }
 
+bool has_row_scales_of_fp8(const OperandRecipe& a) {
+    return is_fp8(a.values) && a.granularity != Granularity::block_128x128 && a.granularity != Granularity::none;
+}
+
 /// FP4 weights along k, which are packed by each call.
 bool packs_weights(const Recipe& recipe, Layout layout) {
     const bool as_bf16 = becomes_bf16(recipe.a, layout);
-    if (is_mxfp4(recipe.b)) return as_bf16 || goes_with_packed(recipe.a);
+    if (is_mxfp4(recipe.b)) return as_bf16 || is_mxfp4(recipe.a) || has_row_scales_of_fp8(recipe.a);
     return is_nvfp4(recipe.b) && (as_bf16 || is_fp8(recipe.a.values));
 }
 

@@ -6,39 +6,37 @@
 
 #include <vector>
 
-#include "hopper/tile/tile.h"
+#include "hopper/description/derive.h"
+#include "kernel_of_recipe.h"
 
 namespace tilewright::planner {
 namespace {
 
-using hopper::Scaling;
+using tests::of_recipe;
 
 struct Measured {
     const char* name;
-    hopper::Tile tile;
+    hopper::Kernel tile;
     double busy_percent;
     double tolerance;  // percentage points; more where the measured rows themselves scatter
 };
 
-double busy_percent(const hopper::Tile& tile) {
-    const Loop rate = loop(tile);
+double busy_percent(const hopper::Kernel& tile) {
+    const Loop rate = loop(design_of(tile));
     return 100 * rate.tensor_clocks / (rate.tensor_clocks + rate.stall_clocks);
 }
 
-hopper::Tile promoting_tile(int m, int n, int warpgroups, bool swap = false) {
-    return {.shape = {.m = m, .n = n, .warpgroups = warpgroups},
-            .swap_ab = swap,
-            .a = {.scaling = Scaling::block_1x128},
-            .b = {.scaling = Scaling::block_128x128}};
+hopper::Kernel promoting_tile(int m, int n, int warpgroups, bool swap = false) {
+    return of_recipe("1x128:128x128", {.shape = {.m = m, .n = n, .warpgroups = warpgroups}, .swap_ab = swap});
 }
 
-hopper::Tile both_scaled(int m, int n, int warpgroups) {
-    hopper::Tile tile = promoting_tile(m, n, warpgroups);
-    tile.b.scaling = Scaling::block_1x128;
-    return tile;
+hopper::Kernel both_scaled(int m, int n, int warpgroups) {
+    return of_recipe("1x128:1x128", {.shape = {.m = m, .n = n, .warpgroups = warpgroups}});
 }
 
-hopper::Tile unpromoted(int m, int n) { return {.shape = {.m = m, .n = n}, .mma = {.promoted = false}}; }
+hopper::Kernel unpromoted(int m, int n) {
+    return of_recipe("tensor:tensor", {.shape = {.m = m, .n = n}}, Accumulation::unpromoted);
+}
 
 /// Clocks a k-block of the promoted loops, in the median of the shapes with at least 0.8 of whole waves.
 struct Clocks {
@@ -62,7 +60,7 @@ TEST(Loop, TakesTheClocksOfTheKernels) {
         {64, 88, 1, true, 376},     {64, 72, 1, true, 352},     {64, 40, 1, true, 304},     {64, 32, 1, true, 302},
         {64, 16, 1, true, 273},     {64, 8, 1, true, 262}};
     for (const Clocks& row : rows) {
-        const Loop rate = loop(promoting_tile(row.m, row.n, row.warpgroups, row.swap));
+        const Loop rate = loop(design_of(promoting_tile(row.m, row.n, row.warpgroups, row.swap)));
         EXPECT_NEAR((rate.tensor_clocks + rate.stall_clocks) / row.clocks, 1, 0.08)
             << row.m << "x" << row.n << (row.swap ? " swapped" : "");
     }
@@ -85,7 +83,7 @@ TEST(Loop, IsAsBusyAsWasMeasured) {
 }
 
 TEST(Loop, TakesTheTensorClocksOfTheHardware) {
-    EXPECT_EQ(loop(promoting_tile(128, 128, 2)).tensor_clocks, 128 * 128 * 128 / 4096.0);
+    EXPECT_EQ(loop(design_of(promoting_tile(128, 128, 2))).tensor_clocks, 128 * 128 * 128 / 4096.0);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <tilewright/plan.h>
 
+#include "hopper/description/derive.h"
 #include "plan/hints.h"
 #include "plan/problems.h"
 #include "plan/tile_distribution.h"
@@ -44,7 +45,7 @@ TEST(PaddedGroups, TakeTheTunedRowOfExactEnds) {
     const auto found = [&](Grouping grouping, std::int64_t m, std::int64_t index_alignment, std::int64_t groups = 4) {
         Problem problem = problem_of(groups_of(grouping, groups, m, 7168, 2048));
         problem.groups.index_alignment = index_alignment;
-        return tuned_row(rows, "h200", describe(problem)) != nullptr;
+        return tuned_row(rows, "h200", workload(problem)) != nullptr;
     };
     EXPECT_TRUE(found(Grouping::m_grouped_offsets, 32769, 1));
     EXPECT_FALSE(found(Grouping::m_grouped_offsets, 32770, 1)) << "exact ends have exact keys";
@@ -55,27 +56,26 @@ TEST(PaddedGroups, TakeTheTunedRowOfExactEnds) {
     EXPECT_FALSE(found(Grouping::m_grouped_indices, 33024, 1)) << "any order: other kernels may run";
     EXPECT_FALSE(found(Grouping::m_grouped_indices, 33024, 128, 8)) << "another number of groups";
     EXPECT_EQ(tuned_row(rows, "h100",
-                        describe(problem_of(groups_of(Grouping::m_grouped_aligned_offsets, 4, 33024, 7168, 2048)))),
+                        workload(problem_of(groups_of(Grouping::m_grouped_aligned_offsets, 4, 33024, 7168, 2048)))),
               nullptr);
 }
 
 TEST(PaddedGroups, AreNoMoreThanBlocksOfRows) {
     Problem problem = problem_of(groups_of(Grouping::m_grouped_indices, 64, 1000, 256, 512));
     problem.groups.index_alignment = 128;
-    const Workload work = describe(problem);
+    const Workload work = workload(problem);
     EXPECT_EQ(work.products, 8);
     EXPECT_EQ(work.rows, 62);  // half a block of each is padding
     EXPECT_EQ(work.total_rows, 492);
     const auto tiles = [&](int rows) {
-        return tile_distribution({.shape = {.m = rows, .warpgroups = 1}, .family = hopper::Family::m_grouped}, work,
-                                 h200())
-            .row_tiles;
+        const hopper::Kernel tile{.shape = {.m = rows, .warpgroups = 1}, .groups = hopper::Groups::rows};
+        return tile_distribution(design_of(tile), work, h200()).row_tiles;
     };
     EXPECT_NEAR(tiles(64), 2, 0.05) << "padding is computed";
     EXPECT_NEAR(tiles(128), 1, 0.05);
     problem.groups.index_alignment = 1;
-    EXPECT_EQ(describe(problem).products, 64);
-    EXPECT_EQ(describe(problem).total_rows, 1000);
+    EXPECT_EQ(workload(problem).products, 64);
+    EXPECT_EQ(workload(problem).total_rows, 1000);
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ TEST(Predictions, AreNearTheMeasuredTimesOfOurKernels) {
 Workload packed_for_bf16(const char* recipe, std::int64_t m, std::int64_t n, std::int64_t k) {
     ProblemSizes sizes = dense(m, n, k);
     sizes.recipe = recipe_named(recipe);
-    return describe(with_packed_shape(problem_of(sizes), 0));
+    return workload(with_packed_shape(problem_of(sizes), 0));
 }
 
 /// One H200, 2026-11-24 (docs/experiments/016-tuned-rows.md and h200_fp4.jsonl). Two blocks of 64x16 are on an SM, one
@@ -91,7 +91,7 @@ TEST(Predictions, AreNearTheTimesOfPackedWeightsForBf16) {
                           {"bf16:nvfp4", 32, "256x32x128 stages=7 warpgroups=4 swap split=4", 30.6}};
     for (const Measured& row : rows) {
         const Workload work = packed_for_bf16(row.recipe, row.m, 7168, 16384);
-        const hopper::Tile tile = device_tile(parse_tile(row.tile).value(), family_tile(work));
+        const hopper::Kernel tile = device_tile(parse_tile(row.tile).value(), family_tile(work));
         const double ratio = cost(tile, work, h200()).seconds * 1e6 / row.microseconds;
         EXPECT_NEAR(ratio, 1, 0.1) << work.key << ": " << row.tile;
     }

@@ -25,7 +25,7 @@ Workload work_of(const nlohmann::json& row) {
     const auto operation = row.at("op").get<std::string>();
     if (operation == "batched" || operation == "k_grouped") throw std::runtime_error(operation + " is not fitted");
     const Problem problem = problem_of(recorded_sizes(row));
-    return describe(takes_packed_weights(problem) ? with_packed_shape(problem, 0) : problem);
+    return workload(takes_packed_weights(problem) ? with_packed_shape(problem, 0) : problem);
 }
 
 void add_row(const nlohmann::json& row, std::vector<RecordedShape>& shapes) {
@@ -41,7 +41,7 @@ void add_row(const nlohmann::json& row, std::vector<RecordedShape>& shapes) {
             {.work = work, .device = device, .measured = {}, .unmeasured = {}, .illegal = 0, .command = {}});
     // Lines name their grouping since then.
     found->as_users_have_them = row.contains("grouping");
-    const hopper::Tile tile = device_tile(parse_tile(row.at("tile").get<std::string>()).value(), family_tile(work));
+    const hopper::Kernel tile = device_tile(parse_tile(row.at("tile").get<std::string>()).value(), family_tile(work));
     found->command = row.at("command").get<std::string>();
     if (why_illegal(tile, work, device)) {
         ++found->illegal;
@@ -52,7 +52,7 @@ void add_row(const nlohmann::json& row, std::vector<RecordedShape>& shapes) {
 }
 
 void find_unmeasured(RecordedShape& shape) {
-    for (const hopper::Tile& tile : candidates(family_tile(shape.work))) {
+    for (const hopper::Kernel& tile : candidates(family_tile(shape.work))) {
         const auto same = [&](const MeasuredTile& measured) { return measured.tile == tile; };
         if (why_illegal(tile, shape.work, shape.device) || !ships(tile) || std::ranges::any_of(shape.measured, same))
             continue;
@@ -60,7 +60,7 @@ void find_unmeasured(RecordedShape& shape) {
     }
 }
 
-Verdict verdict_of(const hopper::Tile& chosen, double predicted, const RecordedShape& shape) {
+Verdict verdict_of(const hopper::Kernel& chosen, double predicted, const RecordedShape& shape) {
     Verdict verdict{.chosen = chosen, .predicted = predicted};
     for (const MeasuredTile& measured : shape.measured) {
         if (measured.tile == chosen) verdict.slower = measured.seconds / shape.best();
@@ -92,17 +92,19 @@ std::vector<RecordedShape> read_record(const std::string& path) {
 Verdict judge(const RecordedShape& shape, const DeviceDescription& device, const Model& model) {
     // As choose.cpp: among the tiles that ship.
     std::vector<PricedTile> priced;
-    const auto add = [&](const hopper::Tile& tile) { priced.push_back({tile, cost(tile, shape.work, device, model)}); };
+    const auto add = [&](const hopper::Kernel& tile) {
+        priced.push_back({tile, cost(tile, shape.work, device, model)});
+    };
     for (const MeasuredTile& measured : shape.measured) {
         if (ships(measured.tile)) add(measured.tile);
     }
-    for (const hopper::Tile& tile : shape.unmeasured) add(tile);
+    for (const hopper::Kernel& tile : shape.unmeasured) add(tile);
     const PricedTile& chosen = best_of(priced, last_stores_count(shape.work));
     return verdict_of(chosen.tile, chosen.cost.seconds, shape);
 }
 
 Verdict judge_planner(const RecordedShape& shape) {
-    const hopper::Tile chosen = choose(shape.work, shape.device, {});
+    const hopper::Kernel chosen = choose(shape.work, shape.device, {});
     return verdict_of(chosen, cost(chosen, shape.work, shape.device, fitted_model).seconds, shape);
 }
 

@@ -12,7 +12,7 @@
 namespace tilewright::planner {
 
 struct MeasuredTile {
-    hopper::Tile tile;
+    hopper::Kernel tile;
     double seconds = 0;
 };
 
@@ -20,10 +20,10 @@ struct RecordedShape {
     Workload work;
     DeviceDescription device = h200();  // that was measured
     std::vector<MeasuredTile> measured;
-    std::vector<hopper::Tile> unmeasured;  // the other legal candidates
-    int illegal = 0;                       // measurements of tiles that are no longer legal
-    std::string command;                   // that made the record
-    bool as_users_have_them = false;       // drawn by src/check/user_sizes.h, and not by what was before it
+    std::vector<hopper::Kernel> unmeasured;  // the other legal candidates
+    int illegal = 0;                         // measurements of tiles that are no longer legal
+    std::string command;                     // that made the record
+    bool as_users_have_them = false;         // drawn by src/check/user_sizes.h, and not by what was before it
 
     double best() const;  // seconds of the fastest
 };
@@ -33,7 +33,7 @@ struct RecordedShape {
 std::vector<RecordedShape> read_record(const std::string& path);
 
 struct Verdict {
-    hopper::Tile chosen;
+    hopper::Kernel chosen;
     double slower = 0;     // than the best that was measured; 0: the choice was not measured
     double predicted = 0;  // seconds
 };

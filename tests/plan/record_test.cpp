@@ -160,12 +160,12 @@ TEST(Record, TheModelsChoiceIsNearTheBestOnRandomShapes) {
 TEST(Record, MissesOfTheTargetsAreFound) {
     for (const std::int64_t m : {255, 300}) {
         RecordedShape shape;
-        shape.work = describe(problem_of(dense(m, 4096, 7168)));
-        const hopper::Tile chosen = choose(shape.work, h200(), {});
+        shape.work = workload(problem_of(dense(m, 4096, 7168)));
+        const hopper::Kernel chosen = choose(shape.work, h200(), {});
         EXPECT_NE(too_slow(shape).find("never measured"), std::string::npos) << too_slow(shape);
         shape.measured = {{chosen, 10e-6}};
         EXPECT_EQ(too_slow(shape), "");
-        hopper::Tile other = chosen;
+        hopper::Kernel other = chosen;
         ++other.stages;
         shape.measured.push_back({other, 10e-6 / 1.1});
         EXPECT_EQ(too_slow(shape).find("1.100") != std::string::npos, m == 300) << too_slow(shape);

@@ -113,43 +113,48 @@ TEST(ExplainCommand, SaysThatPackedWeightsAreExpanded) {
         program.parse("explain " + arguments, false);
         return testing::internal::GetCapturedStdout();
     };
-    const std::string expanded = "packed weights are first expanded to e4m3";
+    const std::string expanded = "first      b.packed expanded to e4m3, ";
+    const auto first_of = [&](const std::string& arguments) {
+        return nlohmann::json::parse(text_of(arguments + " --json"))["first"];
+    };
     EXPECT_TRUE(contains(text_of(many), expanded));
-    EXPECT_EQ(nlohmann::json::parse(text_of(many + " --json"))["expands_weights"], true);
+    EXPECT_EQ(first_of(many)[0]["what"], "expanded to e4m3");
     EXPECT_FALSE(contains(text_of(many + " --wide-rows 1000"), expanded));
     EXPECT_FALSE(contains(text_of(many + " --unpacked"), expanded));
     const std::string next_to_bf16 =
         "m_grouped_offsets --groups 4 --m 32768 --n 4096 --k 7168 --recipe bf16:mxfp4 --device h200";
-    const std::string to_bf16 = "packed weights are first expanded to bf16, for a kernel of bf16 weights";
+    const std::string to_bf16 = "first      b.packed expanded to bf16, ";
     EXPECT_TRUE(contains(text_of(next_to_bf16), to_bf16));
     EXPECT_TRUE(contains(text_of(next_to_bf16), "128x256x64 stages=3"));
-    EXPECT_EQ(nlohmann::json::parse(text_of(next_to_bf16 + " --json"))["expands_weights"], true);
+    EXPECT_EQ(first_of(next_to_bf16)[0]["operand"], "b.packed");
     EXPECT_FALSE(contains(text_of(next_to_bf16 + " --wide-rows 1000"), to_bf16));
     EXPECT_FALSE(contains(text_of(next_to_bf16 + " --unpacked"), to_bf16));
 }
 
-TEST(ExplainCommand, NamesTheKernelAndTheLoopForWideRowsOfTheRecipeAtHand) {
+TEST(ExplainCommand, SaysHowTheKernelTakesWideRowsOfTheRecipeAtHand) {
     for (const std::string recipe : {"bf16:mxfp4", "nvfp4:mxfp4", "1x128:mxfp4", "mxfp8:mxfp4"}) {
         const bool as_bf16 = recipe == "bf16:mxfp4" || recipe == "nvfp4:mxfp4";
-        const std::string kernel = as_bf16 ? "kernel for wide rows with bf16" : "kernel for windows of scales";
-        const std::string loop = as_bf16 ? "mainloop/wide_rows.h" : "mainloop/windows.h";
+        const std::string way = as_bf16
+                                    ? "\nloop       one sum over k in the tensor core, wide rows again in sums of 32"
+                                    : " decoded to e4m3 in registers, wide rows once per exponent window\n";
         for (const char* options : {" --wide-rows 100", " --unpacked"}) {
             const std::string text = printed("--recipe " + recipe + options);
-            EXPECT_TRUE(contains(text, kernel) && contains(text, loop)) << text;
+            EXPECT_TRUE(contains(text, way) && contains(text, "the time of wide rows is not predicted")) << text;
+            EXPECT_FALSE(contains(text, "src/")) << text;
             EXPECT_EQ(contains(text, ", one wide row in 100\n"), std::string(options) == " --wide-rows 100") << text;
         }
         const nlohmann::json report = nlohmann::json::parse(printed("--json --wide-rows 1 --recipe " + recipe));
-        EXPECT_EQ(report["chosen"]["in_windows"], !as_bf16);
-        EXPECT_EQ(report["for_wide_rows_of_bf16"], as_bf16);
+        EXPECT_EQ(report["chosen"]["has_wide_rows"], true);
     }
     // With fp8 that has scales per row or per 128 k-elements.
     for (const std::string recipe : {"1x128:mxfp4", "row:mxfp4", "mxfp8:mxfp4", "bf16:mxfp4"}) {
         const bool raw = recipe == "1x128:mxfp4" || recipe == "row:mxfp4";
         const std::string unpacked = "--unpacked --recipe " + recipe;
-        EXPECT_EQ(contains(printed(unpacked), "unpacked weights are read in place"), raw) << recipe;
-        EXPECT_EQ(nlohmann::json::parse(printed("--json " + unpacked))["has_raw_codes"], raw) << recipe;
+        EXPECT_EQ(contains(printed(unpacked), "feed       unpacked FP4 weights decoded"), raw) << recipe;
+        EXPECT_EQ(nlohmann::json::parse(printed("--json " + unpacked))["first"][0]["operand"], raw ? "b.scales" : "b");
     }
-    EXPECT_FALSE(contains(printed("--recipe 1x128:mxfp4"), "codes of weights")) << "packed before";
+    EXPECT_TRUE(contains(printed("--recipe 1x128:mxfp4"), "feed       packed FP4 weights decoded"));
+    EXPECT_FALSE(contains(printed("--recipe 1x128:mxfp4"), "first ")) << "packed before";
     // None is that far down; NVFP4 has none.
     for (const char* none : {"bf16:mxfp4", "bf16:mxfp4 --wide-rows 2000", "bf16:nvfp4 --wide-rows 1"}) {
         const std::string text = printed(std::string("--recipe ") + none);

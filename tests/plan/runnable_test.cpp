@@ -24,7 +24,7 @@ TEST(RunnablePlans, AreThoseOfExplainInItsOrder) {
             const Explanation explanation = explain(problem);
             const std::vector<Plan> plans = runnable_plans(problem, h200());
             EXPECT_EQ(plans.front().tile, explanation.chosen->tile) << recipe << " m " << m;
-            const hopper::Tile chosen = chosen_tile(problem, geometry(problem), h200());
+            const hopper::Kernel chosen = chosen_tile(problem, gpu_call(problem), h200());
             EXPECT_EQ(name(planned_tile(chosen)), explanation.chosen->tile) << recipe << " m " << m;
             EXPECT_TRUE(ships(chosen)) << name(planned_tile(chosen));
             EXPECT_EQ(plans.size(), explanation.legal.size()) << recipe << " m " << m;

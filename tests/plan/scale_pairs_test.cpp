@@ -1,6 +1,6 @@
 // Pairs of scales without shipped kernels. The tests check:
 // - among which tiles the planner chooses;
-// - that they are general ones of one block, or those for D of f32, where gradients are accumulated;
+// - that their kernels are for any output, of one block, or those for D of f32, where gradients are accumulated;
 // - that epilogue scales without scales of B take the kernels of row : row.
 #include <gtest/gtest.h>
 #include <tilewright/plan.h>
@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <string>
 
+#include "hopper/description/derive.h"
+#include "hopper/description/rules.h"
 #include "plan/choose.h"
 #include "plan/k_splits.h"
 #include "plan/pack.h"
@@ -41,13 +43,13 @@ TEST(ScalePairs, TakeGeneralKernelsOfOneBlockWithoutSlices) {
             for (const Layout layout : {Layout::nt, Layout::nn, Layout::tn, Layout::tt}) {
                 for (const std::int64_t size : {1, 64, 1000, 8192}) {
                     const Problem problem = problem_of(call(recipe, grouping, layout, size));
-                    const Workload work = describe(problem);
-                    const hopper::Tile family = family_tile(work), tile = choose(work, h200(), {});
-                    if (has_fast_scales(family)) continue;  // folded gradients of weights: FoldedGradientsOfWeightsShip
-                    const std::vector<hopper::Tile> list = unshipped_tiles(family);
+                    const Workload work = workload(problem);
+                    const hopper::Kernel family = family_tile(work), tile = choose(work, h200(), {});
+                    if (has_all_outputs(family)) continue;  // folded gradients of weights: FoldedGradientsOfWeightsShip
+                    const std::vector<hopper::Kernel> list = unshipped_tiles(family);
                     EXPECT_NE(std::ranges::find(list, tile), list.end())
                         << recipe << " " << name(grouping) << " " << name(layout) << " " << size;
-                    EXPECT_TRUE(is_consistent(tile));
+                    EXPECT_EQ(contradiction(tile), nullptr);
                     EXPECT_EQ(tile.cluster.size, 1);
                     const bool of_f32 = is_k_grouped(grouping);
                     EXPECT_EQ(variant(work.geometry, tile), of_f32 ? f32_kernel(tile) : tile) << "else the general one";
@@ -61,21 +63,21 @@ TEST(ScalePairs, TakeGeneralKernelsOfOneBlockWithoutSlices) {
 TEST(ScalePairs, ThatShipHaveNoOthers) {
     for (const char* recipe : {"1x128:128x128", "1x128:1x128", "row:row", "row:e4m3", "tensor:tensor", "bf16:mxfp4"}) {
         const Problem problem = problem_of(call(recipe, Grouping::dense, Layout::nt, 64));
-        EXPECT_TRUE(unshipped_tiles(family_tile(describe(problem))).empty()) << recipe;
+        EXPECT_TRUE(unshipped_tiles(family_tile(workload(problem))).empty()) << recipe;
     }
 }
 
 TEST(ScalePairs, FoldedGradientsOfWeightsShip) {
     const Grouping grouping = Grouping::k_grouped_aligned_offsets;
-    const Workload folded = describe(problem_of(call("1x128:e4m3", grouping, Layout::nt, 8192)));
-    EXPECT_TRUE(has_fast_scales(family_tile(folded)));
+    const Workload folded = workload(problem_of(call("1x128:e4m3", grouping, Layout::nt, 8192)));
+    EXPECT_TRUE(has_all_outputs(family_tile(folded)));
     EXPECT_TRUE(ships(choose(folded, h200(), {})));
     for (const char* recipe : {"1x128:e4m3", "1x128:row", "128x128:e4m3"}) {
         for (const Grouping other :
              {Grouping::dense, Grouping::m_grouped_offsets, Grouping::k_grouped_flat, grouping}) {
             if (recipe == std::string("1x128:e4m3") && other == grouping) continue;
-            const Workload work = describe(problem_of(call(recipe, other, Layout::nt, 8192)));
-            EXPECT_FALSE(has_fast_scales(family_tile(work))) << recipe << " " << name(other);
+            const Workload work = workload(problem_of(call(recipe, other, Layout::nt, 8192)));
+            EXPECT_FALSE(has_all_outputs(family_tile(work))) << recipe << " " << name(other);
         }
     }
 }
@@ -85,10 +87,10 @@ TEST(ScalePairs, TmaLoadsScalesOfRowsAlone) {
     for (const char* recipe : unshipped) {
         Geometry g = geometry(problem_of(call(recipe, Grouping::dense, Layout::nt, 1024)));
         g.a.scale_strides = {.row = 1, .k = 1024};
-        const hopper::Tile tile =
-            choose(describe(problem_of(call(recipe, Grouping::dense, Layout::nt, 1024))), h200(), {});
+        const hopper::Kernel tile =
+            choose(workload(problem_of(call(recipe, Grouping::dense, Layout::nt, 1024))), h200(), {});
         const bool of_rows = g.a.recipe.granularity == Granularity::block_1x128;
-        EXPECT_EQ(loads_scales_by_tma(g, tile), of_rows) << recipe;
+        EXPECT_EQ(loads_scales_by_tma(g, design_of(tile)), of_rows) << recipe;
     }
 }
 
@@ -96,9 +98,9 @@ TEST(ScalePairs, ScalesOfTheEndAloneRunTheKernelsOfRowAndRow) {
     for (const Grouping grouping : planned_groupings) {
         for (const Layout layout : {Layout::nt, Layout::nn}) {
             for (const char* recipe : {"row:e4m3", "tensor:e4m3"}) {
-                const Workload folded = describe(problem_of(call(recipe, grouping, layout, 8192)));
-                const Workload rows = describe(problem_of(call("row:row", grouping, layout, 8192)));
-                const hopper::Tile tile = choose(folded, h200(), {});
+                const Workload folded = workload(problem_of(call(recipe, grouping, layout, 8192)));
+                const Workload rows = workload(problem_of(call("row:row", grouping, layout, 8192)));
+                const hopper::Kernel tile = choose(folded, h200(), {});
                 EXPECT_EQ(tile, choose(rows, h200(), {})) << recipe << " " << name(grouping) << " " << name(layout);
                 EXPECT_TRUE(ships(tile));
                 EXPECT_EQ(variant(folded.geometry, tile), variant(rows.geometry, tile));

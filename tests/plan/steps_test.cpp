@@ -1,4 +1,4 @@
-// 1x32 scales: every pair of sides with them is planned, as general kernels whose loop promotes each step. Their shapes
+// 1x32 scales: every pair with them is planned, with kernels for any output that promote each step. Their shapes
 // serve MXFP8 on both sides or, for packed weights, bf16.
 #include <gtest/gtest.h>
 #include <tilewright/plan.h>
@@ -8,7 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "hopper/tile/mma_tiling.h"
+#include "hopper/description/derive.h"
+#include "hopper/description/rules.h"
 #include "plan/choose.h"
 #include "plan/k_splits.h"
 #include "plan/legality.h"
@@ -20,8 +21,6 @@
 
 namespace tilewright::planner {
 namespace {
-
-using hopper::Scaling;
 
 ProblemSizes step_call(const char* recipe, Grouping grouping, Layout layout, std::int64_t m) {
     return {.grouping = grouping,
@@ -42,13 +41,15 @@ TEST(Steps, EveryPairTakesAShapeThatServesThem) {
                 for (const std::int64_t m : {1, 64, 1000, 8192}) {
                     const bool packs = std::string(recipe).ends_with(":nvfp4");
                     if (is_k_grouped(grouping) || (packs && layout == Layout::nn)) continue;
-                    const Workload work = describe(problem_of(step_call(recipe, grouping, layout, m)));
-                    ASSERT_TRUE(obstacles(work).empty()) << recipe << " " << obstacles(work)[0].message();
-                    const hopper::Tile family = family_tile(work), tile = choose(work, h200(), {});
-                    const std::vector<hopper::Tile> list = shipped_tiles(family);
+                    const Workload work = workload(problem_of(step_call(recipe, grouping, layout, m)));
+                    ASSERT_TRUE(unsupported(work).empty()) << recipe << " " << unsupported(work)[0].message();
+                    const hopper::Kernel family = family_tile(work), tile = choose(work, h200(), {});
+                    const std::vector<hopper::Kernel> list = shipped_tiles(family);
                     EXPECT_NE(std::ranges::find(list, tile), list.end()) << recipe << " " << m;
-                    EXPECT_TRUE(is_consistent(tile) && promotes_each_step(tile)) << recipe;
-                    EXPECT_LE(mma_registers(tile), mma_register_budget(tile)) << recipe;
+                    const hopper::Design design = design_of(tile);
+                    EXPECT_EQ(contradiction(tile), nullptr) << recipe;
+                    EXPECT_EQ(design.loop, hopper::Loop::steps) << recipe;
+                    EXPECT_LE(design.mma_registers(), design.mma_register_budget) << recipe;
                     EXPECT_EQ(variant(work.geometry, tile), tile) << "else the general one";
                 }
             }
@@ -56,25 +57,35 @@ TEST(Steps, EveryPairTakesAShapeThatServesThem) {
     }
 }
 
-/// Other scales of fp8 are repeated, whatever they are; FP8 shapes hold as many bytes of bf16.
+/// Both sides have a scale per row that multiplies each step, for as many k-elements.
+void expect_scales(const hopper::Kernel& kernel, int k_of_a, int k_of_b, const char* recipe) {
+    EXPECT_EQ(kernel.order.chain, hopper::step_k) << recipe;
+    EXPECT_TRUE(kernel.order.a == ScaleUse::chains && kernel.order.b == ScaleUse::chains) << recipe;
+    EXPECT_TRUE(kernel.a.scale_rows == 1 && kernel.b.scale_rows == 1) << recipe;
+    EXPECT_EQ(kernel.a.scale_k, k_of_a) << recipe;
+    EXPECT_EQ(kernel.b.scale_k, k_of_b) << recipe;
+}
+
+/// Other scales of fp8 multiply each step too, whatever they are; FP8 shapes hold as many bytes of bf16.
 TEST(Steps, ScalesAndStagesFollowTheSides) {
+    constexpr int any_k = 0;
     const auto family = [](const char* recipe) {
-        return family_tile(describe(problem_of(step_call(recipe, Grouping::dense, Layout::nt, 512))));
+        return family_tile(workload(problem_of(step_call(recipe, Grouping::dense, Layout::nt, 512))));
     };
     for (const char* recipe : {"row:mxfp8", "tensor:mxfp8", "1x128:mxfp8"}) {
-        EXPECT_EQ(family(recipe).a.scaling, Scaling::repeated) << recipe;
-        EXPECT_EQ(family(recipe).b.scaling, Scaling::block_1x32) << recipe;
+        expect_scales(family(recipe), any_k, hopper::step_k, recipe);
     }
     for (const char* recipe : {"mxfp8:row", "mxfp8:128x128"}) {
-        EXPECT_EQ(family(recipe).a.scaling, Scaling::block_1x32) << recipe;
-        EXPECT_EQ(family(recipe).b.scaling, Scaling::repeated) << recipe;
+        expect_scales(family(recipe), hopper::step_k, any_k, recipe);
     }
-    EXPECT_EQ(family("bf16:mxfp8").a.scaling, Scaling::none);
-    EXPECT_EQ(family("nvfp4:mxfp8").a.scaling, Scaling::alpha);
-    EXPECT_EQ(family("bf16:mxfp8").shape.k, 64);
-    EXPECT_EQ(family("mxfp8:nvfp4").shape.k, 128);
-    EXPECT_FALSE(family("mxfp8:nvfp4").mma.promoted);
-    const auto shapes = [](const hopper::Tile& of) { return shipped_tiles(of).size(); };
+    EXPECT_EQ(family("bf16:mxfp8").a.scale_rows, 0);
+    EXPECT_TRUE(family("nvfp4:mxfp8").a.is_nvfp4());
+    EXPECT_EQ(family("nvfp4:mxfp8").order.a, ScaleUse::none);
+    EXPECT_EQ(design_of(family("bf16:mxfp8")).stage_k, 64);
+    EXPECT_EQ(design_of(family("mxfp8:nvfp4")).stage_k, 128);
+    EXPECT_EQ(family("mxfp8:nvfp4").order.step, StepKind::bf16);
+    EXPECT_EQ(family("mxfp8:nvfp4").order.chain, hopper::step_k);
+    const auto shapes = [](const hopper::Kernel& of) { return shipped_tiles(of).size(); };
     EXPECT_EQ(shapes(family("bf16:mxfp8")), shapes(family("mxfp8:mxfp8")));
     EXPECT_EQ(shapes(family("row:mxfp8")), shapes(family("mxfp8:mxfp8")));
 }

@@ -13,30 +13,32 @@ namespace tilewright::planner {
 namespace {
 
 /// In tiles, each as large as the part of its warpgroups that has rows.
-template <hopper::Tile tile>
+template <hopper::Kernel tile>
 double most_of_a_block(const Workload& work, int blocks) {
+    constexpr hopper::Design design = design_of(tile);
     const int rows = static_cast<int>(work.rows);
     const hopper::SchedulerParams params =
-        scheduler_params(tile, {.m = rows, .n = static_cast<int>(work.columns), .batch = 1, .raster_width = 8});
+        scheduler_params(design, {.m = rows, .n = static_cast<int>(work.columns), .batch = 1, .raster_width = 8});
     double most = 0;
     for (int block = 0; block < blocks; block += tile.cluster.size) {  // the first of a cluster has most rows
-        hopper::Schedule<tile> schedule(params, block, blocks);
+        hopper::Schedule<design> schedule(params, block, blocks);
         double sum = 0;
         for (hopper::WorkTile at = schedule.next(); at.exists != 0; at = schedule.next()) {
-            const int own = std::min(rows - at.row, d_rows(tile));
-            sum += static_cast<double>(hopper::tiles_along(own, rows_per_warpgroup(tile))) / tile.shape.warpgroups;
+            const int own = std::min(rows - at.row, design.d_rows);
+            sum += static_cast<double>(hopper::tiles_along(own, design.rows_per_warpgroup)) / tile.shape.warpgroups;
         }
         most = std::max(most, sum);
     }
     return most;
 }
 
-template <hopper::Tile tile>
+template <hopper::Kernel tile>
 void expect_busiest_block(std::int64_t m, std::int64_t n) {
-    const Workload work = describe(problem_of(dense(m, n, 1024)));
-    const int blocks = resident_blocks(tile, h200().sms);
-    ASSERT_TRUE(takes_last_row_last(tile, static_cast<int>(m)));
-    const TileDistribution over = tile_distribution(tile, work, h200());
+    const Workload work = workload(problem_of(dense(m, n, 1024)));
+    constexpr hopper::Design design = design_of(tile);
+    const int blocks = resident_blocks(design, h200().sms);
+    ASSERT_TRUE(takes_last_row_last(design, static_cast<int>(m)));
+    const TileDistribution over = tile_distribution(design, work, h200());
     EXPECT_NEAR(over.rounds, most_of_a_block<tile>(work, blocks), 1e-9) << m << " x " << n;
     EXPECT_LT(over.full_units, over.units);
     EXPECT_LE(over.waves(), over.rounds + 1e-9);
@@ -44,26 +46,25 @@ void expect_busiest_block(std::int64_t m, std::int64_t n) {
 
 TEST(TileDistribution, KnowsTheBusiestBlock) {
     for (const std::int64_t n : {128, 2112, 4096, 7168, 16896, 32768}) {
-        for (const std::int64_t m : {129, 777, 1300, 4128}) expect_busiest_block<hopper::Tile{}>(m, n);
+        for (const std::int64_t m : {129, 777, 1300, 4128}) expect_busiest_block<hopper::Kernel{}>(m, n);
         for (const std::int64_t m : {193, 320, 777}) {
-            expect_busiest_block<hopper::Tile{.shape = {.m = 192, .warpgroups = 3}}>(m, n);
+            expect_busiest_block<hopper::Kernel{.shape = {.m = 192, .warpgroups = 3}}>(m, n);
         }
         for (const std::int64_t m : {257, 320, 1300}) {
-            expect_busiest_block<hopper::Tile{.cluster = hopper::share_b(2)}>(m, n);
+            expect_busiest_block<hopper::Kernel{.cluster = hopper::share_b(2)}>(m, n);
         }
     }
 }
 
 TEST(TileDistribution, OtherLastRowsCountInFull) {
-    const Workload work = describe(problem_of(dense(128 + 65, 4096, 1024)));
-    const hopper::Tile tile;
-    const TileDistribution over = tile_distribution(tile, work, h200());
+    const Workload work = workload(problem_of(dense(128 + 65, 4096, 1024)));
+    const TileDistribution over = tile_distribution(design_of(hopper::Kernel{}), work, h200());
     EXPECT_EQ(over.full_units, over.units);
     EXPECT_EQ(over.rounds, 1);
 }
 
 Workload masked(std::int64_t groups, std::int64_t room, std::int64_t mean) {
-    Workload work = describe(problem_of({.grouping = Grouping::m_grouped_masked,
+    Workload work = workload(problem_of({.grouping = Grouping::m_grouped_masked,
                                          .recipe = block_scaled,
                                          .m = room,
                                          .n = 4096,
@@ -74,8 +75,10 @@ Workload masked(std::int64_t groups, std::int64_t room, std::int64_t mean) {
     return work;
 }
 
-constexpr hopper::Tile wide{.shape = {.m = 128, .n = 256}, .stages = 3, .family = hopper::Family::m_grouped};
-constexpr hopper::Tile narrow{.shape = {.m = 128, .n = 192}, .stages = 4, .family = hopper::Family::m_grouped};
+constexpr hopper::Design wide =
+    design_of(hopper::Kernel{.shape = {.m = 128, .n = 256}, .stages = 3, .groups = hopper::Groups::rows});
+constexpr hopper::Design narrow =
+    design_of(hopper::Kernel{.shape = {.m = 128, .n = 192}, .stages = 4, .groups = hopper::Groups::rows});
 
 // 132 blocks have room for eight rows of 16 tiles, and for twice six of 22 tiles.
 TEST(TileDistribution, GroupsThatJustFillARoundTakeMoreOnTheMean) {

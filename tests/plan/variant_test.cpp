@@ -1,10 +1,14 @@
-// Which of a tile's kernels runs a call: common calls the fast variant, in the order of A's scales, all others the
-// general one.
+// Which of a tile's kernels runs a call. Common calls take the one for D of bf16, in the order of A's scales. All
+// others take the one for any output.
 #include "plan/variant.h"
 
 #include <gtest/gtest.h>
 #include <tilewright/plan.h>
 
+#include <string_view>
+
+#include "hopper/description/derive.h"
+#include "kernel_of_recipe.h"
 #include "launch/problems.h"
 #include "plan/pack.h"
 #include "plan/planned_tile.h"
@@ -16,20 +20,30 @@ namespace {
 
 using test::block_scaled_tile;
 using test::transpose_scales;
+using tests::of_recipe;
 
-KernelVariant runs(const Geometry& g, const hopper::Tile& tile = block_scaled_tile()) {
-    return variant_of(variant(g, tile));
+constexpr std::string_view general = "general", fast = "fast", fast_along_k = "fast, k-major scales",
+                           fast_f32 = "fast, f32";
+
+std::string_view runs(const Geometry& g, const hopper::Kernel& tile = block_scaled_tile()) {
+    return variant_name(variant(g, tile));
+}
+
+hopper::Kernel grouped_tile() {
+    hopper::Kernel tile = block_scaled_tile();
+    tile.groups = hopper::Groups::rows;
+    return tile;
 }
 
 TEST(Variant, CommonCallsTakeTheFastOne) {
     Geometry common = test::block_scaled(300, 200, 1000);
     transpose_scales(common.a, 304);
-    EXPECT_EQ(runs(common), KernelVariant::fast);
+    EXPECT_EQ(runs(common), fast);
     Geometry g = common;
     g.a.scale_strides = {.group = 0, .row = 8, .k = 1};
-    EXPECT_EQ(runs(g), KernelVariant::fast_k_major_scales);
+    EXPECT_EQ(runs(g), fast_along_k);
     g.a.recipe.granularity = g.b.recipe.granularity = Granularity::row;
-    EXPECT_EQ(runs(g, hopper::Tile{}), KernelVariant::fast) << "no scales in the main loop";
+    EXPECT_EQ(runs(g, hopper::Kernel{}), fast) << "no scales in the main loop";
 }
 
 TEST(Variant, ScalesThatTmaCannotLoadTakeTheOneForKMajorScales) {
@@ -42,50 +56,49 @@ TEST(Variant, ScalesThatTmaCannotLoadTakeTheOneForKMajorScales) {
           Order{"302 rows a column", {.row = 1, .k = 302}}, Order{"one for all", {}}}) {
         Geometry g = test::block_scaled(300, 200, 2880);
         g.a.scale_strides = order.strides;
-        EXPECT_EQ(runs(g), KernelVariant::fast_k_major_scales) << order.what;
+        EXPECT_EQ(runs(g), fast_along_k) << order.what;
         g.a.recipe.scales = Format::ue8m0;
-        EXPECT_EQ(runs(g), KernelVariant::general) << order.what;
+        EXPECT_EQ(runs(g), general) << order.what;
     }
-    hopper::Tile both = block_scaled_tile();
-    both.b.scaling = hopper::Scaling::block_1x128;
+    const hopper::Kernel both = of_recipe("1x128:1x128");
     Geometry g = test::block_scaled(300, 200, 2880);
     g.b.recipe.granularity = Granularity::block_1x128;
-    EXPECT_EQ(runs(g, both), KernelVariant::fast_k_major_scales) << "B's along k, too";
+    EXPECT_EQ(runs(g, both), fast_along_k) << "B's along k, too";
     g.b.recipe.scales = Format::ue8m0;
-    EXPECT_EQ(runs(g, both), KernelVariant::general);
+    EXPECT_EQ(runs(g, both), general);
 }
 
 TEST(Variant, SwappedTilesAndSlicesOfKCopyWhatTmaCannotLoad) {
-    hopper::Tile split = block_scaled_tile();
+    hopper::Kernel split = block_scaled_tile();
     split.cluster = hopper::split_k(2);
-    hopper::Tile swapped = block_scaled_tile();
+    hopper::Kernel swapped = block_scaled_tile();
     swapped.swap_ab = true;
-    for (const hopper::Tile& tile : {split, swapped}) {
+    for (const hopper::Kernel& tile : {split, swapped}) {
         Geometry g = test::block_scaled(300, 200, 1024);
-        EXPECT_EQ(runs(g, tile), KernelVariant::fast_k_major_scales) << "along k";
-        EXPECT_FALSE(loads_scales_by_tma(g, variant(g, tile))) << "neither a slice's scales nor those of columns";
+        EXPECT_EQ(runs(g, tile), fast_along_k) << "along k";
+        EXPECT_FALSE(loads_scales_by_tma(g, design_of(variant(g, tile))))
+            << "neither a slice's scales nor those of columns";
         transpose_scales(g.a, 302);
-        EXPECT_EQ(runs(g, tile), KernelVariant::fast_k_major_scales) << "302 rows a column";
+        EXPECT_EQ(runs(g, tile), fast_along_k) << "302 rows a column";
         g.a.recipe.scales = Format::ue8m0;
-        EXPECT_EQ(runs(g, tile), KernelVariant::fast) << "by ordinary loads";
+        EXPECT_EQ(runs(g, tile), fast) << "by ordinary loads";
         g.a.recipe.scales = Format::f32;
         transpose_scales(g.a, 304);
-        EXPECT_EQ(runs(g, tile), KernelVariant::fast) << "by TMA";
+        EXPECT_EQ(runs(g, tile), fast) << "by TMA";
         g.alpha = 2;
-        EXPECT_EQ(runs(g, tile), KernelVariant::general);
+        EXPECT_EQ(runs(g, tile), general);
     }
 }
 
 TEST(Variant, GroupsThatBeginAnywhereAreFastInEitherOrder) {
-    hopper::Tile tile = block_scaled_tile();
-    tile.family = hopper::Family::m_grouped;
+    const hopper::Kernel tile = grouped_tile();
     for (const bool along_m : {false, true}) {
         for (const Grouping grouping : {Grouping::m_grouped_offsets, Grouping::m_grouped_indices}) {
             Geometry g = test::block_scaled(1000, 200, 1024);
             g.grouping.grouping = grouping;
             g.groups = 7;
             if (along_m) transpose_scales(g.a, 1000);
-            EXPECT_EQ(runs(g, tile), KernelVariant::fast_k_major_scales) << (along_m ? "along m" : "along k");
+            EXPECT_EQ(runs(g, tile), fast_along_k) << (along_m ? "along m" : "along k");
         }
     }
 }
@@ -94,15 +107,14 @@ TEST(Variant, RowIndicesInBlocksTakeTheFastOneInBothOrdersOfScales) {
     Geometry g = test::block_scaled(1024, 256, 1024);
     g.groups = 4;
     g.grouping.grouping = Grouping::m_grouped_indices;
-    hopper::Tile tile = block_scaled_tile();
-    tile.family = hopper::Family::m_grouped;
-    EXPECT_EQ(runs(g, tile), KernelVariant::fast_k_major_scales);
+    const hopper::Kernel tile = grouped_tile();
+    EXPECT_EQ(runs(g, tile), fast_along_k);
     transpose_scales(g.a, 1024);
-    EXPECT_EQ(runs(g, tile), KernelVariant::fast_k_major_scales) << "a group may begin at any row";
+    EXPECT_EQ(runs(g, tile), fast_along_k) << "a group may begin at any row";
     g.grouping.index_alignment = 128;
-    EXPECT_EQ(runs(g, tile), KernelVariant::fast);
+    EXPECT_EQ(runs(g, tile), fast);
     g.grouping.index_alignment = 6;
-    EXPECT_EQ(runs(g, tile), KernelVariant::fast_k_major_scales) << "TMA begins at multiples of four scales";
+    EXPECT_EQ(runs(g, tile), fast_along_k) << "TMA begins at multiples of four scales";
 }
 
 TEST(Variant, EveryOtherCallTakesTheGeneralOne) {
@@ -122,32 +134,28 @@ TEST(Variant, EveryOtherCallTakesTheGeneralOne) {
     for (const Change& change : changes) {
         Geometry g = common;
         change.make(g);
-        EXPECT_EQ(runs(g), KernelVariant::general) << change.what;
-        hopper::Tile asked = variant(common, block_scaled_tile());
+        EXPECT_EQ(runs(g), general) << change.what;
+        hopper::Kernel asked = variant(common, block_scaled_tile());
         EXPECT_FALSE(serves(g, asked)) << change.what;
-        EXPECT_EQ(runs(g, asked), KernelVariant::general) << change.what << ", whatever was asked for";
+        EXPECT_EQ(runs(g, asked), general) << change.what << ", whatever was asked for";
     }
 }
 
 TEST(Variant, OutputOfF32HasAKernelOfItsOwnWithAndWithoutC) {
-    hopper::Tile tile = block_scaled_tile();
-    tile.b.scaling = hopper::Scaling::block_1x128;
-    tile.shape = {.m = 128, .n = 128};
-    tile.stages = 5;
+    hopper::Kernel tile = of_recipe("1x128:1x128", {.shape = {.m = 128, .n = 128}, .stages = 5});
     Geometry common = test::block_scaled(300, 200, 1000);
     common.b.recipe.granularity = Granularity::block_1x128;
     common.output = Format::f32;
-    const auto expect = [&](KernelVariant variant, const char* what, void (*change)(Geometry&)) {
+    const auto expect = [&](std::string_view variant, const char* what, void (*change)(Geometry&)) {
         Geometry g = common;
         change(g);
         EXPECT_EQ(runs(g, tile), variant) << what;
-        EXPECT_EQ(serves(g, f32_kernel(tile)), variant == KernelVariant::fast_f32) << what;
+        EXPECT_EQ(serves(g, f32_kernel(tile)), variant == fast_f32) << what;
     };
-    constexpr KernelVariant f32 = KernelVariant::fast_f32, general = KernelVariant::general;
-    expect(f32, "no C", [](Geometry&) {});
-    expect(f32, "in place", [](Geometry& g) { g.c = g.d; });
-    expect(f32, "alpha", [](Geometry& g) { g.alpha = 2; });
-    expect(f32, "scales along m", [](Geometry& g) { transpose_scales(g.a, 304); });
+    expect(fast_f32, "no C", [](Geometry&) {});
+    expect(fast_f32, "in place", [](Geometry& g) { g.c = g.d; });
+    expect(fast_f32, "alpha", [](Geometry& g) { g.alpha = 2; });
+    expect(fast_f32, "scales along m", [](Geometry& g) { transpose_scales(g.a, 304); });
     expect(general, "no k", [](Geometry& g) { g.k = 0; });
     expect(general, "D that TMA cannot store", [](Geometry& g) { g.d.row_stride = 201; });
     expect(general, "scales of one byte", [](Geometry& g) { g.a.recipe.scales = Format::ue8m0; });
@@ -165,7 +173,7 @@ TEST(Variant, OutputOfF32HasAKernelOfItsOwnWithAndWithoutC) {
 }
 
 TEST(Variant, PairsOfBlocksAreFastOrNone) {
-    hopper::Tile pair = block_scaled_tile();
+    hopper::Kernel pair = block_scaled_tile();
     pair.cluster = hopper::share_b(2);
     Geometry g = test::block_scaled(512, 512, 512);
     EXPECT_EQ(variant(g, pair).cluster, hopper::share_b(2));
@@ -174,28 +182,27 @@ TEST(Variant, PairsOfBlocksAreFastOrNone) {
 }
 
 TEST(Variant, APlanShowsTheKernelThatRuns) {
-    EXPECT_EQ(plan(problem_of(dense(4096, 7168, 2048))).variant, name(KernelVariant::fast_k_major_scales));
+    EXPECT_EQ(plan(problem_of(dense(4096, 7168, 2048))).variant, fast_along_k);
     ProblemSizes with_c = dense(4096, 7168, 2048);
     with_c.with_c = true;
-    EXPECT_EQ(plan(problem_of(with_c)).variant, name(KernelVariant::general))
-        << "C without an address is C all the same";
+    EXPECT_EQ(plan(problem_of(with_c)).variant, general) << "C without an address is C all the same";
     for (const Plan& plan : explain(problem_of(with_c)).legal) EXPECT_EQ(planned_tile(plan).multicast, Multicast::none);
     with_c.recipe = both_row_scaled;
     with_c.output = Format::f32;
     const Plan accumulated = plan(problem_of(with_c));
-    EXPECT_EQ(accumulated.variant, name(KernelVariant::fast_f32));
+    EXPECT_EQ(accumulated.variant, fast_f32);
     EXPECT_EQ(accumulated.tile, "128x128x128 stages=5") << "the tile that ships, not its kernel's stages";
 }
 
 TEST(Variant, ABiasTakesTheGeneralKernel) {
     ProblemSizes sizes = dense(4096, 7168, 2048);
     sizes.with_bias = true;
-    EXPECT_EQ(plan(problem_of(sizes)).variant, name(KernelVariant::general));
+    EXPECT_EQ(plan(problem_of(sizes)).variant, general);
     sizes.output = Format::f32;
     sizes.recipe = both_row_scaled;
-    EXPECT_EQ(plan(problem_of(sizes)).variant, name(KernelVariant::general)) << "TMA would load a matrix";
+    EXPECT_EQ(plan(problem_of(sizes)).variant, general) << "TMA would load a matrix";
     sizes.m = 1;
-    EXPECT_EQ(plan(problem_of(sizes)).variant, name(KernelVariant::general)) << "a C of one row, but of bf16";
+    EXPECT_EQ(plan(problem_of(sizes)).variant, general) << "a C of one row, but of bf16";
 }
 
 TEST(Variant, ABiasIsReadOnceForEachGroup) {

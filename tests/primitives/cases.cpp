@@ -24,18 +24,18 @@ Boxed codes_box(std::vector<std::byte> bytes, u32 rows) {
                     .swizzled = true}};
 }
 
-template <Storage a, Storage b>
+template <ValueFormat a, ValueFormat b>
 PrimitiveCase product_of(const char* formats, int x, int y) {
     PrimitiveCase product = product_case(some_codes(1), some_codes(2), x, y);
     product.name += std::string(" ") + formats;
-    product.expression = std::string("tilewright::primitives::multiply_box<tilewright::hopper::Storage(") +
-                         std::to_string(static_cast<int>(a)) + "), tilewright::hopper::Storage(" +
+    product.expression = std::string("tilewright::primitives::multiply_box<tilewright::hopper::ValueFormat(") +
+                         std::to_string(static_cast<int>(a)) + "), tilewright::hopper::ValueFormat(" +
                          std::to_string(static_cast<int>(b)) + ")>";
     product.kernel = multiply_box<a, b>;
     return product;
 }
 
-template <Storage a, Storage b>
+template <ValueFormat a, ValueFormat b>
 PrimitiveCase transposed_product_of(const char* formats, int x, int y) {
     PrimitiveCase product = product_of<a, b>(formats, x, y);
     product.name = "transposed " + product.name;
@@ -81,9 +81,9 @@ std::vector<std::byte> some_codes(int seed) {
 PrimitiveCase product_case(const std::vector<std::byte>& a, const std::vector<std::byte>& b, int x, int y) {
     return {.name = "product at " + std::to_string(x) + ", " + std::to_string(y),
             .expression =
-                "tilewright::primitives::multiply_box<tilewright::hopper::Storage::e4m3, "
-                "tilewright::hopper::Storage::e4m3>",
-            .kernel = multiply_box<Storage::e4m3, Storage::e4m3>,
+                "tilewright::primitives::multiply_box<tilewright::hopper::ValueFormat::e4m3, "
+                "tilewright::hopper::ValueFormat::e4m3>",
+            .kernel = multiply_box<ValueFormat::e4m3, ValueFormat::e4m3>,
             .a = codes_box(a, 64),
             .b = codes_box(b, 64),
             .d = {},
@@ -190,15 +190,15 @@ PrimitiveCase convert_case(std::vector<float> in) {
 std::vector<PrimitiveCase> cases() {
     std::vector<PrimitiveCase> list;
     for (const auto& [x, y] : {std::pair{0, 0}, std::pair{64, 30}, std::pair{-16, -5}}) {
-        list.push_back(product_of<Storage::e4m3, Storage::e4m3>("e4m3 x e4m3", x, y));
-        list.push_back(product_of<Storage::e4m3, Storage::e5m2>("e4m3 x e5m2", x, y));
-        list.push_back(product_of<Storage::e5m2, Storage::e4m3>("e5m2 x e4m3", x, y));
-        list.push_back(product_of<Storage::e5m2, Storage::e5m2>("e5m2 x e5m2", x, y));
+        list.push_back(product_of<ValueFormat::e4m3, ValueFormat::e4m3>("e4m3 x e4m3", x, y));
+        list.push_back(product_of<ValueFormat::e4m3, ValueFormat::e5m2>("e4m3 x e5m2", x, y));
+        list.push_back(product_of<ValueFormat::e5m2, ValueFormat::e4m3>("e5m2 x e4m3", x, y));
+        list.push_back(product_of<ValueFormat::e5m2, ValueFormat::e5m2>("e5m2 x e5m2", x, y));
         list.push_back(share_case(x, y));
     }
     for (const auto& [x, y] : {std::pair{0, 0}, std::pair{112, 48}, std::pair{-16, -32}}) {
-        list.push_back(transposed_product_of<Storage::e4m3, Storage::e4m3>("e4m3 x e4m3", x, y));
-        list.push_back(transposed_product_of<Storage::e5m2, Storage::e4m3>("e5m2 x e4m3", x, y));
+        list.push_back(transposed_product_of<ValueFormat::e4m3, ValueFormat::e4m3>("e4m3 x e4m3", x, y));
+        list.push_back(transposed_product_of<ValueFormat::e5m2, ValueFormat::e4m3>("e5m2 x e4m3", x, y));
     }
     for (const bool transposed : {false, true}) {
         for (const auto& [x, y] : {std::pair{0, 0}, std::pair{40, 9}, std::pair{8, 19}}) {

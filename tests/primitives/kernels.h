@@ -49,7 +49,7 @@ TILEWRIGHT_DEVICE void load_boxes(PrimitiveShared& shared, const PrimitiveArgume
 }
 
 /// 64 x 64 x 128 from (x, y) of both operands, which may be outside of them: each thread's fragment goes to `out`.
-template <Storage a_format, Storage b_format>
+template <ValueFormat a_format, ValueFormat b_format>
 __global__ void multiply_box(const __grid_constant__ PrimitiveArguments arguments) {
     auto& shared = shared_memory<PrimitiveShared>();
     load_boxes(shared, arguments, arguments.x, arguments.y);
@@ -66,7 +66,7 @@ __global__ void multiply_box(const __grid_constant__ PrimitiveArguments argument
 
 /// 64 x 64 x 64 with A in rows of k: A[k, m] from (x, y), B[n, k] from (y, x). Rows r and r + 8 of a warp's 16 are the
 /// neighbours 2 r and 2 r + 1 of A.
-template <Storage a_format, Storage b_format>
+template <ValueFormat a_format, ValueFormat b_format>
 __global__ void multiply_transposed_box(const __grid_constant__ PrimitiveArguments arguments) {
     auto& shared = shared_memory<PrimitiveShared>();
     load_boxes(shared, arguments, arguments.y, arguments.x);

@@ -8,9 +8,9 @@
 
 #include "formats/packed_layout.h"
 #include "problem/packed_problem.h"
-#include "problem/preparation.h"
 #include "problem/sample.h"
 #include "problem/workspace.h"
+#include "problem/workspace_plan.h"
 
 namespace tilewright::test {
 namespace {
@@ -108,17 +108,18 @@ TEST(Expansion, IsToBf16NextToBf16) {
 
 TEST(Expansion, ToBf16IsNamedAndTheProductReadsIt) {
     Problem p = with_packed_shape(sample_on_gpu({.recipe = "bf16:mxfp4", .m = 4096, .n = 4096, .k = 4096}), 0);
-    EXPECT_NE(messages(check_workspace(p, {})).find("bytes or more for weights expanded to bf16."), std::string::npos)
-        << messages(check_workspace(p, {}));
+    EXPECT_NE(messages(workspace_findings(p, {})).find("bytes or more for weights expanded to bf16."),
+              std::string::npos)
+        << messages(workspace_findings(p, {}));
     const Geometry mxfp4 = geometry(p);
-    const Geometry of_mxfp4 = prepared(mxfp4, preparation(mxfp4), address(0x4000));
+    const Geometry of_mxfp4 = after_workspace(mxfp4, workspace_plan(mxfp4), address(0x4000));
     EXPECT_EQ(of_mxfp4.b.recipe, (OperandRecipe{Format::bf16, Granularity::row, Format::f32}));
     EXPECT_EQ(of_mxfp4.b.scales, address(0x4000 + 4096 * 4096 * 2));
     EXPECT_FALSE(of_mxfp4.b.packed.given || of_mxfp4.b.has_tensor_scale);
     p = with_packed_shape(sample_on_gpu({.recipe = "bf16:nvfp4", .m = 4096, .n = 4096, .k = 4096}), 0);
     p.b.packed.data = address(0x100000);
     const Geometry nvfp4 = geometry(p);
-    const Geometry of_nvfp4 = prepared(nvfp4, preparation(nvfp4), address(0x4000));
+    const Geometry of_nvfp4 = after_workspace(nvfp4, workspace_plan(nvfp4), address(0x4000));
     EXPECT_EQ(of_nvfp4.b.recipe.granularity, Granularity::none);
     EXPECT_EQ(of_nvfp4.b.scales, nullptr);
     EXPECT_TRUE(of_nvfp4.b.has_tensor_scale);
@@ -127,12 +128,12 @@ TEST(Expansion, ToBf16IsNamedAndTheProductReadsIt) {
 
 TEST(Expansion, IsNamedAndTheProductReadsIt) {
     Problem p = with_packed_shape(sample_on_gpu({.recipe = "1x128:mxfp4", .m = 4096, .n = 4096, .k = 4096}), 0);
-    EXPECT_NE(messages(check_workspace(p, {}))
+    EXPECT_NE(messages(workspace_findings(p, {}))
                   .find("workspace: got nothing; expected 16793600 bytes or more for weights expanded to e4m3."),
               std::string::npos)
-        << messages(check_workspace(p, {}));
+        << messages(workspace_findings(p, {}));
     const Geometry g = geometry(p);
-    const Geometry product = prepared(g, preparation(g), address(0x4000));
+    const Geometry product = after_workspace(g, workspace_plan(g), address(0x4000));
     EXPECT_FALSE(product.b.packed.given);
     EXPECT_EQ(name(product.b.recipe), "row");
     EXPECT_EQ(product.b.values, address(0x4000));

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "problem/preparation.h"
 #include "problem/sample.h"
 #include "problem/workspace.h"
+#include "problem/workspace_plan.h"
 
 namespace tilewright::test {
 namespace {
@@ -33,11 +33,11 @@ TEST(RawCodes, StayWhereTheyAreIfTmaLoadsThem) {
         EXPECT_EQ(workspace_bytes(call_on_gpu({.recipe = recipe, .n = 200, .k = 320})), raw) << recipe;
     }
     const Problem p = call_on_gpu({.recipe = "1x128:mxfp4", .n = 200, .k = 320});
-    const std::vector<Finding> findings = check_workspace(p, {});
+    const std::vector<Finding> findings = workspace_findings(p, {});
     ASSERT_EQ(findings.size(), 1U);
     EXPECT_NE(findings[0].message().find("or more for scales of weights."), std::string::npos);
     const Geometry g = geometry(p);
-    const Geometry product = prepared(g, preparation(g), place(0x4000));
+    const Geometry product = after_workspace(g, workspace_plan(g), place(0x4000));
     EXPECT_TRUE(product.b.packed.raw);
     EXPECT_EQ(product.b.values, g.b.values);
     EXPECT_EQ(product.b.packed.tile_bytes, tile);
@@ -45,7 +45,7 @@ TEST(RawCodes, StayWhereTheyAreIfTmaLoadsThem) {
         Problem changed = p;
         change(changed);
         const Geometry of = geometry(changed);
-        return !prepared(of, preparation(of), place(0x4000)).b.packed.raw &&
+        return !after_workspace(of, workspace_plan(of), place(0x4000)).b.packed.raw &&
                workspace_bytes(changed) > raw + 4 * 3 * 4096;
     };
     EXPECT_FALSE(is_packed([](Problem&) {}));
@@ -55,7 +55,7 @@ TEST(RawCodes, StayWhereTheyAreIfTmaLoadsThem) {
     EXPECT_TRUE(is_packed([](Problem& other) { other.b.values.data = place(0x10008); }));
     for (const char* recipe : {"mxfp8:mxfp4", "mxfp4:mxfp4", "bf16:mxfp4"}) {
         const Geometry other = geometry(call_on_gpu({.recipe = recipe, .n = 200, .k = 320}));
-        EXPECT_FALSE(prepared(other, preparation(other), place(0x4000)).b.packed.raw) << recipe;
+        EXPECT_FALSE(after_workspace(other, workspace_plan(other), place(0x4000)).b.packed.raw) << recipe;
     }
 }
 

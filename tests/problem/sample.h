@@ -9,6 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "problem/geometry.h"
+#include "problem/workspace.h"
+#include "problem/workspace_plan.h"
+
 namespace tilewright::test {
 
 struct SampleSpec {
@@ -36,6 +40,11 @@ Problem sample_on_gpu(const SampleSpec& spec);
 
 /// One that is never read.
 inline void* address(std::uintptr_t value) { return std::bit_cast<void*>(value); }
+
+/// The findings in a workspace for this problem.
+inline std::vector<Finding> workspace_findings(const Problem& problem, const Workspace& workspace) {
+    return check_workspace(problem, workspace_plan(geometry(problem)), workspace);
+}
 
 /// All findings, a line each.
 std::string messages(const std::vector<Finding>& findings);

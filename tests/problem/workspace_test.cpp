@@ -10,8 +10,8 @@
 
 #include "formats/packed_layout.h"
 #include "problem/packed_problem.h"
-#include "problem/preparation.h"
 #include "problem/sample.h"
+#include "problem/workspace_plan.h"
 
 namespace tilewright::test {
 namespace {
@@ -74,7 +74,8 @@ TEST(Workspace, OfWeightsThatArePacked) {
     EXPECT_EQ(workspace_bytes(sample_on_gpu(next_to_bf16)), aligned(128 + 256 * 8 + 4 * 3 * 4352) + 256)
         << "no windows";
     EXPECT_EQ(workspace_bytes(sample_on_gpu({.layout = Layout::nn, .recipe = "row:mxfp4"})), 0);
-    EXPECT_NE(messages(check_workspace(at_any_byte(dense), {})).find("or more for packed weights."), std::string::npos);
+    EXPECT_NE(messages(workspace_findings(at_any_byte(dense), {})).find("or more for packed weights."),
+              std::string::npos);
 }
 
 TEST(Workspace, OfActivationsThatAreDecoded) {
@@ -95,7 +96,7 @@ TEST(Workspace, OfActivationsThatAreDecoded) {
     const std::int64_t weights = 128 + 256 * 8 + 4 * 3 * 4608;
     EXPECT_EQ(workspace_bytes(sample_on_gpu({.recipe = "nvfp4:nvfp4", .m = 64, .n = 200, .k = 320})),
               64 * 320 * 2 + (weights + 127) / 128 * 128 + 256);
-    EXPECT_NE(messages(check_workspace(sample_on_gpu({.recipe = "nvfp4:nvfp4"}), {}))
+    EXPECT_NE(messages(workspace_findings(sample_on_gpu({.recipe = "nvfp4:nvfp4"}), {}))
                   .find("or more for packed weights and decoded activations."),
               std::string::npos);
 }
@@ -119,13 +120,13 @@ TEST(Workspace, Mxfp8NextToBf16IsDecoded) {
               4 * 200 * 320 * 2);
     const Problem both = sample_on_gpu({.recipe = "nvfp4:mxfp8", .m = 64, .n = 200, .k = 322});
     EXPECT_EQ(workspace_bytes(both), (64 + 200) * 328 * 2) << "rows of 16 bytes";
-    EXPECT_NE(messages(check_workspace(both, {})).find("or more for decoded activations and decoded weights."),
+    EXPECT_NE(messages(workspace_findings(both, {})).find("or more for decoded activations and decoded weights."),
               std::string::npos);
     EXPECT_EQ(workspace_bytes(sample_on_gpu({.recipe = "row:mxfp8"})), 0);
     EXPECT_EQ(workspace_bytes(sample_on_gpu({.layout = Layout::nn, .recipe = "row:mxfp8", .n = 256, .k = 320})),
               256 * 320);
     const Geometry g = geometry(sample_on_gpu({.layout = Layout::nn, .recipe = "bf16:mxfp8", .n = 200, .k = 320}));
-    const Geometry product = prepared(g, preparation(g), address(0x4000));
+    const Geometry product = after_workspace(g, workspace_plan(g), address(0x4000));
     EXPECT_EQ(product.b.values, address(0x4000));
     EXPECT_EQ(product.b.value_strides.row, 320);
     EXPECT_EQ(product.b.recipe.values, Format::bf16);
@@ -135,7 +136,7 @@ TEST(Workspace, Mxfp8NextToBf16IsDecoded) {
 
 TEST(Workspace, TheProductOfDecodedActivationsHasTheirTensorScale) {
     const Geometry g = geometry(sample_on_gpu({.recipe = "nvfp4:nvfp4", .m = 64, .k = 320}));
-    const Geometry product = prepared(g, preparation(g), address(0x4000));
+    const Geometry product = after_workspace(g, workspace_plan(g), address(0x4000));
     EXPECT_EQ(product.a.values, address(0x4000));
     EXPECT_EQ(name(product.a.recipe), "bf16");
     EXPECT_EQ(product.a.tensor_scale, g.a.tensor_scale);
@@ -146,7 +147,7 @@ TEST(Workspace, TheProductOfDecodedActivationsHasTheirTensorScale) {
 
 TEST(Workspace, TheProductOfDecodedFp8HasItsScales) {
     const Geometry g = geometry(sample_on_gpu({.recipe = "1x128:nvfp4", .m = 64, .k = 320}));
-    const Geometry product = prepared(g, preparation(g), address(0x4000));
+    const Geometry product = after_workspace(g, workspace_plan(g), address(0x4000));
     EXPECT_EQ(product.a.values, address(0x4000));
     EXPECT_EQ(product.a.value_strides.row, 320);
     EXPECT_EQ(name(product.a.recipe), "bf16.1x128");
@@ -174,7 +175,7 @@ TEST(Workspace, WeightsThatArePackedForBf16AreThoseOfTheKernelsForWideRows) {
         const Problem p = sample_on_gpu({.recipe = recipe});
         EXPECT_EQ(messages(validate(p)), "") << recipe;
         const Geometry g = geometry(p);
-        const Geometry product = prepared(g, preparation(g), address(0x4000));
+        const Geometry product = after_workspace(g, workspace_plan(g), address(0x4000));
         EXPECT_TRUE(product.b.packed.given);
         EXPECT_EQ(product.b.packed.windows, 0);
         EXPECT_EQ(product.b.packed.wide_row, p.b.granularity == Granularity::block_1x32 ? 0 : -1) << recipe;
@@ -192,7 +193,7 @@ TEST(Workspace, NothingIsFoundInPackedWeightsWithWideRows) {
 
 TEST(Workspace, WeightsThatArePackedAreThoseOfTheKernelsForWideRows) {
     const Geometry g = geometry(sample_on_gpu({.recipe = "1x128:mxfp4", .k = 322}));
-    const Geometry product = prepared(g, preparation(g), address(0x4000));
+    const Geometry product = after_workspace(g, workspace_plan(g), address(0x4000));
     EXPECT_TRUE(product.b.packed.given);
     EXPECT_EQ(product.b.packed.windows, 4);
     EXPECT_EQ(product.b.packed.rows, address(0x4000 + 128));
@@ -226,7 +227,7 @@ TEST(Workspace, AMatrixThatAllGroupsShareIsCopiedOnce) {
     p.b.values.strides = {0, 256, 1};
     EXPECT_EQ(workspace_bytes(p), 256 * 512);
     const Geometry g = geometry(p);
-    const Geometry product = prepared(g, preparation(g), address(0x4000));
+    const Geometry product = after_workspace(g, workspace_plan(g), address(0x4000));
     EXPECT_EQ(product.b.values, address(0x4000));
     EXPECT_EQ(product.b.value_strides.group, 0);
     EXPECT_EQ(product.b.value_strides.row, 512);
@@ -238,17 +239,17 @@ TEST(Workspace, FindingsNameTheBytes) {
     const Problem p = sample_on_gpu(tn);
     const std::string advice =
         " Pass workspace_bytes(problem) bytes of GPU memory as RunOptions::workspace (workspace= in Python).\n";
-    EXPECT_EQ(messages(check_workspace(p, {})),
+    EXPECT_EQ(messages(workspace_findings(p, {})),
               "workspace: got nothing; expected 19968 bytes or more for a K-major copy of a.values." + advice);
-    EXPECT_EQ(messages(check_workspace(p, {address(0x100), 19967})),
+    EXPECT_EQ(messages(workspace_findings(p, {address(0x100), 19967})),
               "workspace: got 19967 bytes; expected 19968 bytes or more for a K-major copy of a.values." + advice);
-    EXPECT_EQ(messages(check_workspace(p, {address(0x110), 19968})),
+    EXPECT_EQ(messages(workspace_findings(p, {address(0x110), 19968})),
               "workspace: got an address that is 16 modulo 128; expected a multiple of 128." + advice);
     void* const in_d = address(std::bit_cast<std::uintptr_t>(p.d.data) / 128 * 128);
-    EXPECT_EQ(messages(check_workspace(p, {in_d, 19968})),
+    EXPECT_EQ(messages(workspace_findings(p, {in_d, 19968})),
               "workspace: got memory that overlaps d; expected separate memory." + advice);
-    EXPECT_EQ(messages(check_workspace(p, {address(0x100), 19968})), "");
-    EXPECT_EQ(messages(check_workspace(sample_on_gpu({}), {})), "") << "a call that needs none";
+    EXPECT_EQ(messages(workspace_findings(p, {address(0x100), 19968})), "");
+    EXPECT_EQ(messages(workspace_findings(sample_on_gpu({}), {})), "") << "a call that needs none";
 }
 
 TEST(Workspace, RunSaysWhatIsMissing) {

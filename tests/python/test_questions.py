@@ -117,6 +117,16 @@ def test_the_file_is_what_the_tool_writes():
     assert tool.generated() == (ROOT / "python/tilewright/_multiply.py").read_text()
 
 
+def test_an_explanation_says_how_the_call_travels():
+    x = tw.quantize(np.ones((256, 64), np.float32), "tensor")
+    explanation = tw.explain(x, x, layout="tn")
+    assert [(step.operand, step.what, step.bytes) for step in explanation.first] == [("a.values", "copied along k", 16384)]
+    assert set(explanation.chosen.path) == {"feed", "loop", "scales", "output"}
+    text = str(explanation)
+    assert "\nfirst: a.values copied along k, 16 KiB: only one operand may pass" in text
+    assert "\nscales: of rows or tensors at the end\n" in text
+
+
 def test_an_explanation_is_a_table_in_a_notebook():
     a, b = (tw.quantize(np.ones((rows, 512), np.float32), "row") for rows in (64, 1024))
     table = tw.explain(a, b)._repr_html_()

@@ -9,42 +9,25 @@
 #include "hopper/block/pipeline.h"
 #include "hopper/block/shared_memory.h"
 #include "hopper/block/stamps.h"
-#include "hopper/tile/mma_tiling.h"
+#include "hopper/description/derive.h"
 
 namespace tilewright::hopper {
 
-// Constants of the tile by name, because the emulator's compiler would call the functions at each use.
-template <Tile tile>
-constexpr int subtiles = subtiles_per_warpgroup(tile);
-
-template <Tile tile>
-constexpr int subtiles_along_n = wgmmas_along_n(tile);
-
-template <Tile tile>
-constexpr int subtile_columns = wgmma_n(tile);
-
-template <Tile tile>
-constexpr int subtile_registers = wgmma_n(tile) / 2;
-
-/// Runs of 64 rows whose mma A is held in registers at once.
-template <Tile tile>
-constexpr int held_halves = held_rows(tile) / wgmma_m;
-
 /// A thread's share of the tile. The index is the subtile (64 rows, then wgmmas along n) and the fragment register
 /// (ptx.h).
-template <Tile tile>
-using Accumulators = float[subtiles<tile>][subtile_registers<tile>];
+template <Design design>
+using Accumulators = float[design.subtiles][design.wgmma_n / 2];
 
 /// The subtile that the tensor core multiplies.
-template <Tile tile>
-using Partial = float[subtile_registers<tile>];
+template <Design design>
+using Partial = float[design.wgmma_n / 2];
 
-template <Tile tile>
+template <Design design>
 struct Consumer {
-    Shared<tile>& shared;
+    Shared<design>& shared;
     const Arguments& arguments;
     // Here, because at the end of the struct it would move instructions of two kernels.
-    [[no_unique_address]] Stamps<tile> stamp{arguments};
+    [[no_unique_address]] Stamps<design> stamp{arguments};
     int warpgroup;
     int warp;  // in the warpgroup
     int lane;
@@ -53,7 +36,7 @@ struct Consumer {
     MatrixDescriptor mma_a_descriptor;  // of the ring's first stage
     MatrixDescriptor mma_b_descriptor;
     bool by_tma;  // D is stored by TMA
-    PipelineState<tile.stages> ring{};
+    PipelineState<design.stages> ring{};
     PipelineState<scale_chunk_slots> blocks{};
     PipelineState<epilogue_scale_slots> epilogue_scales{};
     PipelineState<1> staged{.phase = 1};
@@ -61,9 +44,9 @@ struct Consumer {
     int budget = wait_budget;
     bool peers_ready = false;  // Split-K: the peers' shared memory may be written to.
     bool arrived = false;      // The full barrier of `ring` is known to be complete.
-    bool defers = false;       // Scales of the tile left a power of two to the epilogue (mainloop/deferred.h).
+    bool defers = false;       // Scales of the tile left a power of two to the epilogue (multiply/deferred.h).
 
-    TILEWRIGHT_DEVICE int first_row() const { return warpgroup * rows_per_warpgroup(tile); }
+    TILEWRIGHT_DEVICE int first_row() const { return warpgroup * design.rows_per_warpgroup; }
 
     // ---- Stages
 
@@ -85,17 +68,15 @@ struct Consumer {
 
     TILEWRIGHT_DEVICE void release(int stage) {
         stamp(Event::released);
-        if constexpr (!shares_operand(tile)) {
-            warp_arrives<tile>(shared.empty[stage], lane);
+        if constexpr (!design.cluster.shares_operand()) {
+            warp_arrives<design>(shared.empty[stage], lane);
         } else {
-            if (lane < tile.cluster.size) barrier_arrive_peer(shared.empty[stage], lane);
+            if (lane < design.cluster.size) barrier_arrive_peer(shared.empty[stage], lane);
         }
     }
 
-    TILEWRIGHT_DEVICE int before(int stage) const { return stage == 0 ? tile.stages - 1 : stage - 1; }
-
     /// The stage that precedes `ring`, whose last wgmma has completed.
-    TILEWRIGHT_DEVICE void release_previous() { release(before(ring.stage)); }
+    TILEWRIGHT_DEVICE void release_previous() { release(ring.previous()); }
 
     /// All wgmmas of the stage are issued; continues with the next stage.
     TILEWRIGHT_DEVICE void advance() {
@@ -105,8 +86,8 @@ struct Consumer {
 };
 
 /// Waits until the epilogue scales of the consumer's tile are loaded. They stay valid until the consumer releases them.
-template <Tile tile>
-TILEWRIGHT_DEVICE void wait_epilogue_scales(Consumer<tile>& c) {
+template <Design design>
+TILEWRIGHT_DEVICE void wait_epilogue_scales(Consumer<design>& c) {
     const int slot = c.epilogue_scales.stage;
     barrier_wait(c.shared.epilogue_scales_full[slot], c.epilogue_scales.phase,
                  {c.budget, BarrierName::epilogue_scales_full, slot});

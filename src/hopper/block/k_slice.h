@@ -12,12 +12,12 @@ struct KSlice {
     int count;
 };
 
-template <Tile tile>
+template <Design design>
 TILEWRIGHT_DEVICE KSlice k_slice_of(const Arguments& arguments) {
-    const int k_blocks = (arguments.k + tile.shape.k - 1) / tile.shape.k;
-    if constexpr (!splits_k(tile)) return {.begin = 0, .count = k_blocks};
-    const int begin = k_slice_begin(tile, k_blocks, block_rank());
-    return {.begin = begin, .count = k_slice_begin(tile, k_blocks, block_rank() + 1) - begin};
+    const int k_blocks = (arguments.k + design.stage_k - 1) / design.stage_k;
+    if constexpr (design.k_slices == 1) return {.begin = 0, .count = k_blocks};
+    const int begin = k_slice_begin(design, k_blocks, block_rank());
+    return {.begin = begin, .count = k_slice_begin(design, k_blocks, block_rank() + 1) - begin};
 }
 
 }  // namespace tilewright::hopper

@@ -2,22 +2,22 @@
 #pragma once
 
 #include "hopper/arguments.h"
+#include "hopper/description/design.h"
 #include "hopper/ptx/ptx.h"
-#include "hopper/tile/operands.h"
 
 namespace tilewright::hopper {
 
-template <Tile tile>
+template <Design design>
 TILEWRIGHT_DEVICE PackedTiles packed_tiles_of(const Arguments& arguments) {
-    return PackedTiles::from_map(has_raw_codes(tile) ? arguments.b_scales : arguments.b);
+    return PackedTiles::from_map(design.b.form == Form::rows_and_tiles ? arguments.b_scales : arguments.b);
 }
 
 /// Bytes of a tile. If the weights may have exponent windows, the number of windows of weights packed in advance is
 /// known at run time.
-template <Tile tile>
+template <Design design>
 TILEWRIGHT_DEVICE int loaded_tile_bytes(const Arguments& arguments) {
-    if constexpr (has_raw_codes(tile)) return raw_tile_bytes;
-    return has_windows(tile) ? PackedTiles::from_map(arguments.b).tile_bytes : packed_tile_bytes(tile.b.storage);
+    if constexpr (design.b.form == Form::rows_and_tiles) return raw_tile_bytes;
+    return design.has_windows() ? PackedTiles::from_map(arguments.b).tile_bytes : packed_tile_bytes(design.b.scale_k);
 }
 
 }  // namespace tilewright::hopper

@@ -1,6 +1,7 @@
 // The position of a warp in a ring of shared memory, and how it signals a barrier.
 #pragma once
 
+#include "hopper/description/design.h"
 #include "hopper/ptx/ptx.h"
 
 namespace tilewright::hopper {
@@ -12,6 +13,9 @@ struct PipelineState {
     int stage = 0;
     u32 phase = 0;
 
+    /// The stage ahead of this one.
+    constexpr int previous() const { return stage == 0 ? stages - 1 : stage - 1; }
+
     constexpr void advance() {
         if (++stage != stages) return;
         stage = 0;
@@ -20,9 +24,9 @@ struct PipelineState {
 };
 
 /// A warp's arrival after sync_warp(): one lane arrives for all.
-template <Tile tile>
+template <Design design>
 TILEWRIGHT_DEVICE void warp_arrives(Barrier& barrier, int lane) {
-    if (tile.debug.every_lane_arrives || lane == 0) barrier_arrive(barrier);
+    if (design.debug.every_lane_arrives || lane == 0) barrier_arrive(barrier);
 }
 
 }  // namespace tilewright::hopper

@@ -3,24 +3,24 @@
 #pragma once
 
 #include "hopper/arguments.h"
+#include "hopper/description/roles.h"
 #include "hopper/ptx/ptx.h"
-#include "hopper/tile/roles.h"
 
 namespace tilewright::hopper {
 
-template <Tile tile, bool on = tile.debug.stamps>
+template <Design design, bool on = design.debug.stamps>
 class Stamps {
 public:
     TILEWRIGHT_DEVICE explicit Stamps(const Arguments&) {}
     TILEWRIGHT_DEVICE void operator()(Event) {}
 };
 
-template <Tile tile>
-class Stamps<tile, true> {
+template <Design design>
+class Stamps<design, true> {
 public:
     TILEWRIGHT_DEVICE explicit Stamps(const Arguments& arguments)
         : next_(reinterpret_cast<u64*>(arguments.report + 1) +
-                (block_index() * (block_threads(tile) / warp_threads) + warp_index()) * Stamp::per_warp()) {}
+                (block_index() * (design.threads / warp_threads) + warp_index()) * Stamp::per_warp()) {}
 
     /// Events that do not fit are dropped.
     TILEWRIGHT_DEVICE void operator()(Event event) {

@@ -3,47 +3,47 @@
 
 #include "hopper/arguments.h"
 #include "hopper/block/shared_memory.h"
-#include "hopper/tile/roles.h"
+#include "hopper/description/roles.h"
 
 namespace tilewright::hopper {
 
 /// Runs on one thread, in straight code. The instruction mbarrier.init takes its address from a uniform register. With
 /// one barrier per lane the compiler would emit a loop over the lanes.
-template <Tile tile>
-TILEWRIGHT_DEVICE void init_full(Shared<tile>& shared, const Arguments& arguments) {
-    const int arrivals = full_arrivals(tile, arguments.scales_by_tma);
+template <Design design>
+TILEWRIGHT_DEVICE void init_full(Shared<design>& shared, const Arguments& arguments) {
+    const int arrivals = full_arrivals(design, arguments.scales_by_tma);
 #pragma unroll
-    for (int stage = 0; stage < tile.stages; ++stage) barrier_init(shared.full[stage], arrivals);
+    for (int stage = 0; stage < design.stages; ++stage) barrier_init(shared.full[stage], arrivals);
     barrier_init_fence();
 }
 
 /// All barriers except `full`.
-template <Tile tile>
-TILEWRIGHT_DEVICE void init_barriers(Shared<tile>& shared, const Arguments& arguments) {
+template <Design design>
+TILEWRIGHT_DEVICE void init_barriers(Shared<design>& shared, const Arguments& arguments) {
     const auto init = [](auto& barriers, int arrivals) {
 #pragma unroll
         for (Barrier& barrier : barriers) barrier_init(barrier, arrivals);
     };
-    init(shared.empty, empty_arrivals(tile));
-    barrier_init(shared.ended, ended_arrivals(tile));
-    init(shared.stored, stored_arrivals(tile));
-    init(shared.staged, staged_arrivals(tile));
-    if constexpr (has_block_scales(tile)) {
-        init(shared.block_scales_full, scales_full_arrivals(tile));
-        init(shared.block_scales_empty, scales_empty_arrivals(tile));
+    init(shared.empty, empty_arrivals(design));
+    barrier_init(shared.ended, ended_arrivals(design));
+    init(shared.stored, stored_arrivals(design));
+    init(shared.staged, staged_arrivals(design));
+    if constexpr (design.has_block_scales) {
+        init(shared.block_scales_full, scales_full_arrivals(design));
+        init(shared.block_scales_empty, scales_empty_arrivals(design));
     }
-    if constexpr (has_epilogue_scales(tile)) {
-        init(shared.epilogue_scales_full, scales_full_arrivals(tile));
-        init(shared.epilogue_scales_empty, scales_empty_arrivals(tile));
+    if constexpr (design.has_epilogue_scales) {
+        init(shared.epilogue_scales_full, scales_full_arrivals(design));
+        init(shared.epilogue_scales_empty, scales_empty_arrivals(design));
     }
-    if constexpr (is_k_grouped(tile)) init(shared.landed.barriers, landed_arrivals(tile));
-    if constexpr (has_scheduler(tile)) {
-        init(shared.work_full, work_full_arrivals(tile));
-        init(shared.work_empty, work_empty_arrivals(tile, arguments.scales_by_tma, arguments.stored_by_tma));
+    if constexpr (design.is_k_grouped()) init(shared.landed.barriers, landed_arrivals(design));
+    if constexpr (design.has_scheduler()) {
+        init(shared.work_full, work_full_arrivals(design));
+        init(shared.work_empty, work_empty_arrivals(design, arguments.scales_by_tma, arguments.stored_by_tma));
     }
-    if constexpr (splits_k(tile)) {
-        barrier_init(shared.slices_full, slices_full_arrivals(tile));
-        barrier_init(shared.slices_read, slices_read_arrivals(tile));
+    if constexpr (design.k_slices > 1) {
+        barrier_init(shared.slices_full, slices_full_arrivals(design));
+        barrier_init(shared.slices_read, slices_read_arrivals(design));
     }
     barrier_init_fence();
 }
@@ -53,30 +53,30 @@ TILEWRIGHT_DEVICE void init_barriers(Shared<tile>& shared, const Arguments& argu
 /// there.
 enum class NamedBarrier : u8 { producers = 1, consumers = 2 };
 
-template <Tile tile>
+template <Design design>
 constexpr int threads_of(NamedBarrier barrier) {
-    return barrier == NamedBarrier::producers ? warpgroup_threads : (consumer_warps(tile) + 1) * warp_threads;
+    return barrier == NamedBarrier::producers ? warpgroup_threads : (design.consumer_warps + 1) * warp_threads;
 }
 
-template <Tile tile>
+template <Design design>
 TILEWRIGHT_DEVICE void sync_peers() {
     // Split-K: only warps that send fragments need the peers' initialised barriers, and they wait later
-    // (epilogue/cluster_reduce.h).
-    if constexpr (tile.cluster.size > 1) arrive_cluster_relaxed();
-    if constexpr (shares_operand(tile)) wait_cluster();
+    // (store/cluster_reduce.h).
+    if constexpr (design.cluster.size > 1) arrive_cluster_relaxed();
+    if constexpr (design.cluster.shares_operand()) wait_cluster();
 }
 
-template <Tile tile>
+template <Design design>
 TILEWRIGHT_DEVICE void arrive_initialised() {
-    arrive_named(int(NamedBarrier::producers), threads_of<tile>(NamedBarrier::producers));
-    arrive_named(int(NamedBarrier::consumers), threads_of<tile>(NamedBarrier::consumers));
-    sync_peers<tile>();
+    arrive_named(int(NamedBarrier::producers), threads_of<design>(NamedBarrier::producers));
+    arrive_named(int(NamedBarrier::consumers), threads_of<design>(NamedBarrier::consumers));
+    sync_peers<design>();
 }
 
-template <Tile tile>
+template <Design design>
 TILEWRIGHT_DEVICE void sync_initialised(NamedBarrier barrier) {
-    sync_named(int(barrier), threads_of<tile>(barrier));
-    sync_peers<tile>();
+    sync_named(int(barrier), threads_of<design>(barrier));
+    sync_peers<design>();
 }
 
 }  // namespace tilewright::hopper

@@ -2,133 +2,132 @@
 #pragma once
 
 #include "hopper/block/k_slice.h"
-#include "hopper/epilogue/cluster_reduce.h"
-#include "hopper/epilogue/store.h"
-#include "hopper/mainloop/mainloop.h"
+#include "hopper/multiply/mainloop.h"
 #include "hopper/schedule/scheduler.h"
+#include "hopper/store/cluster_reduce.h"
+#include "hopper/store/store.h"
 
 namespace tilewright::hopper {
 
 /// Whether the tile has rows of this warpgroup ahead of the end of D or of the group.
-template <Tile tile>
-TILEWRIGHT_DEVICE bool has_rows(const Consumer<tile>& consumer, const WorkTile& work) {
-    // Dense: row_end is m, but it would occupy a register during the mainloop.
-    const int row_end = is_grouped(tile) ? work.row_end : consumer.arguments.m;
-    return !skips_rows(tile) || work.row + consumer.first_row() < row_end;
+template <Design design>
+TILEWRIGHT_DEVICE bool has_rows(const Consumer<design>& consumer, const WorkTileOf<design>& work) {
+    const int row_end = end_of_rows<design>(work, consumer.arguments.m);
+    return !design.skips_rows || work.row + consumer.first_row() < row_end;
 }
 
 /// The lanes of a warp converge at the end of a tile. Only if the compiler knows this does it keep the loop's state,
 /// and with it the descriptors of wgmma, in uniform registers. After stores that branch it must also be told that the
 /// stage is the same in all lanes.
-template <Tile tile>
-TILEWRIGHT_DEVICE void stay_uniform(Consumer<tile>& consumer) {
+template <Design design>
+TILEWRIGHT_DEVICE void stay_uniform(Consumer<design>& consumer) {
     sync_warp();
-    if constexpr (!is_fast(tile) || splits_k(tile)) consumer.ring.stage = same_in_warp(consumer.ring.stage);
+    if constexpr (design.output == Output::any || design.k_slices > 1)
+        consumer.ring.stage = same_in_warp(consumer.ring.stage);
 }
 
-template <Tile tile>
-TILEWRIGHT_DEVICE void consume_in_turn(Consumer<tile>& consumer, WorkTiles<tile>& tiles) {
-    Accumulators<tile> accumulators;
-    WorkTile work = tiles.first(consumer.budget);
+template <Design design>
+TILEWRIGHT_DEVICE void consume_in_turn(Consumer<design>& consumer, WorkTiles<design>& tiles) {
+    Accumulators<design> accumulators;
+    WorkTileOf<design> work = tiles.first(consumer.budget);
     while (work.exists != 0) {
-        if constexpr (is_k_grouped(tile)) consumer.k_blocks = k_slice_of<tile>(work).count;
-        WorkTile next{};
-        if constexpr (splits_k(tile)) {
-            multiply<tile>(consumer, accumulators);
+        if constexpr (design.is_k_grouped()) consumer.k_blocks = k_slice_of<design>(work).count;
+        WorkTileOf<design> next{};
+        if constexpr (design.k_slices > 1) {
+            multiply<design>(consumer, accumulators);
             next = tiles.next(consumer.budget);
-            store_slices<tile>(consumer, accumulators, work, next.exists != 0);
+            store_slices<design>(consumer, accumulators, work, next.exists != 0);
         } else {
-            if (has_rows<tile>(consumer, work)) {
-                multiply<tile>(consumer, accumulators);
-                store<tile>(consumer, accumulators, work);
+            if (has_rows<design>(consumer, work)) {
+                multiply<design>(consumer, accumulators);
+                store<design>(consumer, accumulators, work);
             } else {
-                skip_tile<tile>(consumer);
-                skip_epilogue_scales<tile>(consumer);
-                skip_f32<tile>(consumer);
-                if constexpr (!is_grouped(tile)) stay_uniform<tile>(consumer);
+                skip_tile<design>(consumer);
+                skip_epilogue_scales<design>(consumer);
+                skip_f32<design>(consumer);
+                if constexpr (design.groups != Groups::rows) stay_uniform<design>(consumer);
             }
             next = tiles.next(consumer.budget);
         }
         work = next;
-        stay_uniform<tile>(consumer);
+        stay_uniform<design>(consumer);
     }
 }
 
 /// The mainloop of a tile. During its first k-block, `store_last(subtile)` stages the last tile's D.
-template <Tile tile, class StoreLast>
-TILEWRIGHT_DEVICE void multiply_overlapped(Consumer<tile>& consumer, Accumulators<tile>& accumulators,
+template <Design design, class StoreLast>
+TILEWRIGHT_DEVICE void multiply_overlapped(Consumer<design>& consumer, Accumulators<design>& accumulators,
                                            const StoreLast& store_last) {
-    if constexpr (defers_scales(tile)) {
-        if (any_row_defers<tile>(consumer)) {
+    if constexpr (design.order.defers) {
+        if (any_row_defers<design>(consumer)) {
 #pragma unroll
-            for (int subtile = 0; subtile < subtiles<tile>; ++subtile) store_last(subtile);
+            for (int subtile = 0; subtile < design.subtiles; ++subtile) store_last(subtile);
             consumer.defers = true;
-            return multiply_deferring<tile>(consumer, accumulators);
+            return multiply_deferring<design>(consumer, accumulators);
         }
     }
-    if constexpr (partials_in_flight(tile) == 2) {
-        multiply_two_partials<tile>(consumer, accumulators, store_last);
+    if constexpr (design.partials_in_flight == 2) {
+        multiply_two_partials<design>(consumer, accumulators, store_last);
     } else {
-        multiply_after_first<tile>(consumer, accumulators, store_last);
+        multiply_after_first<design>(consumer, accumulators, store_last);
     }
     consumer.defers = false;  // up to here it was the last tile's
 }
 
 /// Dense: stages a tile's D during the first k-block of the next tile.
-template <Tile tile>
-TILEWRIGHT_DEVICE void consume_overlapped(Consumer<tile>& consumer, WorkTiles<tile>& tiles) {
-    Accumulators<tile> accumulators;
-    WorkTile work = tiles.first(consumer.budget);
+template <Design design>
+TILEWRIGHT_DEVICE void consume_overlapped(Consumer<design>& consumer, WorkTiles<design>& tiles) {
+    Accumulators<design> accumulators;
+    WorkTileOf<design> work = tiles.first(consumer.budget);
     bool holds_last = false;  // the accumulators of the last tile are not stored yet
     const auto store_last = [&](int subtile) {
-        if (holds_last) store_subtile<tile>(consumer, accumulators, subtile);
+        if (holds_last) store_subtile<design>(consumer, accumulators, subtile);
     };
     while (true) {
-        if (work.exists == 0 || !has_rows<tile>(consumer, work)) {
+        if (work.exists == 0 || !has_rows<design>(consumer, work)) {
 #pragma unroll
-            for (int subtile = 0; subtile < subtiles<tile>; ++subtile) store_last(subtile);
+            for (int subtile = 0; subtile < design.subtiles; ++subtile) store_last(subtile);
             if (work.exists == 0) return;
             holds_last = false;
-            skip_tile<tile>(consumer);
-            skip_epilogue_scales<tile>(consumer);
+            skip_tile<design>(consumer);
+            skip_epilogue_scales<design>(consumer);
             work = tiles.next(consumer.budget);
         } else {
             work = tiles.next(consumer.budget);
-            multiply_overlapped<tile>(consumer, accumulators, store_last);
+            multiply_overlapped<design>(consumer, accumulators, store_last);
             holds_last = true;
         }
-        stay_uniform<tile>(consumer);
+        stay_uniform<design>(consumer);
     }
 }
 
 /// Returns the rest of the wait budget.
-template <Tile tile>
-TILEWRIGHT_DEVICE int consume(Shared<tile>& shared, const Arguments& arguments, WorkTiles<tile> tiles, int warp) {
+template <Design design>
+TILEWRIGHT_DEVICE int consume(Shared<design>& shared, const Arguments& arguments, WorkTiles<design> tiles, int warp) {
     const int warpgroup = warp / 4;
     const int lane = lane_index();
-    Consumer<tile> consumer{
+    Consumer<design> consumer{
         .shared = shared,
         .arguments = arguments,
         .warpgroup = warpgroup,
         .warp = warp % 4,
         .lane = lane,
-        .row_in_tile =
-            warpgroup * rows_per_warpgroup(tile) + warp % 4 * warp_rows + lane / 4 * (pairs_rows(tile) ? 2 : 1),
-        .k_blocks = k_slice_of<tile>(arguments).count,
-        .mma_a_descriptor =
-            has_packed_weights(tile)
-                ? 0
-                : matrix_descriptor(shared.mma_a_values[0] + warpgroup * rows_per_warpgroup(tile) * row_bytes),
+        .row_in_tile = warpgroup * design.rows_per_warpgroup + warp % 4 * warp_rows +
+                       lane / 4 * (design.mma_a.is_mn_major() ? 2 : 1),
+        .k_blocks = k_slice_of<design>(arguments).count,
+        .mma_a_descriptor = design.b.is_packed() ? 0
+                                                 : matrix_descriptor(shared.mma_a_values[0] +
+                                                                     warpgroup * design.rows_per_warpgroup * row_bytes),
         .mma_b_descriptor = matrix_descriptor(shared.mma_b_values[0]),
         .by_tma = arguments.stored_by_tma,
     };
-    if constexpr (overlaps_epilogue(tile)) {
-        consume_overlapped<tile>(consumer, tiles);
+    if constexpr (design.overlaps_epilogue) {
+        consume_overlapped<design>(consumer, tiles);
     } else {
-        consume_in_turn<tile>(consumer, tiles);
+        consume_in_turn<design>(consumer, tiles);
     }
     sync_warp();
-    warp_arrives<tile>(shared.ended, lane_index());
+    warp_arrives<design>(shared.ended, lane_index());
     return consumer.budget;
 }
 

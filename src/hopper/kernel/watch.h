@@ -11,8 +11,8 @@ namespace tilewright::hopper {
 
 /// Called by one thread of the load warp after its waits have timed out. A consumer waits for one phase or the other,
 /// so each phase is completed in turn. The barriers are reset each time, because bytes may still arrive.
-template <Tile tile>
-TILEWRIGHT_DEVICE void end_waits(Shared<tile>& shared) {
+template <Design design>
+TILEWRIGHT_DEVICE void end_waits(Shared<design>& shared) {
     constexpr int nanoseconds = 1000;  // time for each consumer to see the completed phase
     while (!barrier_test(shared.ended, 0)) {
         for (Barrier& full : shared.full) barrier_reset(full, 1);

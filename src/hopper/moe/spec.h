@@ -30,14 +30,14 @@ struct RowSpec {
     Unit unit = Unit::swiglu;
     bool interleaved = false;  // gate and up alternate
     RowOutput output = RowOutput::scaled_blocks;
-    Storage storage = Storage::e4m3;  // The code of fp8.
-    bool rounds_up = false;           // Scales are rounded up to powers of two.
-    bool has_factors = false;         // x is multiplied ahead of its quantization. h has its factors at run time.
-    bool routes = false;              // The kernel finds the rows of the tokens by itself (route.h).
-    bool from_ranks = false;          // Rows of x are those of all ranks of a group.
-    bool announces = false;           // The kernel announces the choices too (exchange.h). Without places.
-    bool meets = false;               // It routes after a barrier of the ranks, which have announced their choices.
-    bool vectors = true;              // 16 bytes at a time; otherwise element by element.
+    ValueFormat storage = ValueFormat::e4m3;  // The code of fp8.
+    bool rounds_up = false;                   // Scales are rounded up to powers of two.
+    bool has_factors = false;  // x is multiplied ahead of its quantization. h has its factors at run time.
+    bool routes = false;       // The kernel finds the rows of the tokens by itself (route.h).
+    bool from_ranks = false;   // Rows of x are those of all ranks of a group.
+    bool announces = false;    // The kernel announces the choices too (exchange.h). Without places.
+    bool meets = false;        // It routes after a barrier of the ranks, which have announced their choices.
+    bool vectors = true;       // 16 bytes at a time; otherwise element by element.
 
     constexpr bool operator==(const RowSpec&) const = default;
 };
@@ -80,7 +80,7 @@ constexpr CopySpec copy_of(const RowSpec& spec) {
 }
 constexpr BlockSpec block_of(const RowSpec& spec) {
     return {.source = spec.source,
-            .format = spec.storage == Storage::e5m2 ? BlockFormat::mxfp8_e5m2 : BlockFormat::mxfp8_e4m3,
+            .format = spec.storage == ValueFormat::e5m2 ? BlockFormat::mxfp8_e5m2 : BlockFormat::mxfp8_e4m3,
             .round_up = spec.rounds_up,
             .vectors = spec.vectors};
 }

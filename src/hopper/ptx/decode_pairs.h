@@ -3,7 +3,6 @@
 #pragma once
 
 #include "hopper/ptx/ptx.h"
-#include "hopper/tile/tile.h"
 
 namespace tilewright::hopper {
 
@@ -40,12 +39,12 @@ struct ScaleWords {
 };
 
 /// Holds the scales of a box of k for a lane's two rows, which are eight apart, and multiplies values by them.
-template <Storage storage>
+template <int scale_k>
 struct Bf16Scales;
 
 /// One byte per 32 k-elements: the exponent field of the factor of decoded values.
 template <>
-struct Bf16Scales<Storage::packed_mxfp4_bf16> {
+struct Bf16Scales<32> {
     TILEWRIGHT_DEVICE Bf16Scales(const ScaleWords& rows, int box) {
 #pragma unroll
         for (int below = 0; below < 2; ++below) factors_[below] = two_bytes(rows.values[below], 2 * box) << 7;
@@ -69,7 +68,7 @@ private:
 /// so 2^8 is part of alpha (docs/numerics.md). NaN, 0xFF, is the one byte with a top bit. With copies of that bit it is
 /// a NaN of bf16. (The copies spoil the last bits of the adjacent scale, which belongs to the same row.)
 template <>
-struct Bf16Scales<Storage::packed_nvfp4_bf16> {
+struct Bf16Scales<16> {
     TILEWRIGHT_DEVICE Bf16Scales(const ScaleWords& rows, int /*box*/) {
         constexpr u32 of_scales = (120U + 127) << 7, of_codes = bf16_of_codes - (8U << 7);
 #pragma unroll
@@ -90,11 +89,6 @@ struct Bf16Scales<Storage::packed_nvfp4_bf16> {
 private:
     // For both rows: a pair for each of the box's two steps of 32 k-elements, one scale per 16.
     u32 factors_[2][2];
-};
-
-template <>
-struct Bf16Scales<Storage::wide_mxfp4_bf16> : Bf16Scales<Storage::packed_mxfp4_bf16> {
-    using Bf16Scales<Storage::packed_mxfp4_bf16>::Bf16Scales;
 };
 
 }  // namespace tilewright::hopper

@@ -9,8 +9,8 @@
 // Names follow the instructions (PTX ISA). "Together": all threads of the named group must call it.
 #pragma once
 
+#include "hopper/description/kernel.h"
 #include "hopper/ptx/types.h"
-#include "hopper/tile/tile.h"
 
 #ifdef __CUDACC_RTC__
 #define TILEWRIGHT_DEVICE __forceinline__
@@ -171,7 +171,7 @@ TILEWRIGHT_DEVICE u64 whole(MatrixDescriptor low);
 
 void wgmma_fence();
 /// d = A B^T + (accumulate ? d : 0). d is undefined until `wgmma_wait`.
-template <int n, Storage a, Storage b>
+template <int n, ValueFormat a, ValueFormat b>
 TILEWRIGHT_DEVICE void wgmma(float (&d)[n / 2], MatrixDescriptor a_rows, MatrixDescriptor b_rows, bool accumulate);
 /// The same with mma A's 64 x 32 bytes in registers:
 ///
@@ -180,9 +180,9 @@ TILEWRIGHT_DEVICE void wgmma(float (&d)[n / 2], MatrixDescriptor a_rows, MatrixD
 /// - a[1] and a[3]: the same of the row eight below
 ///
 /// The registers must keep their values until `wgmma_wait`, and the writes to them must precede `wgmma_fence`.
-template <int n, Storage a, Storage b>
+template <int n, ValueFormat a, ValueFormat b>
 TILEWRIGHT_DEVICE void wgmma(float (&d)[n / 2], const u32 (&a_fragment)[4], MatrixDescriptor b_rows, bool accumulate);
-template <int n, Storage a, Storage b>
+template <int n, ValueFormat a, ValueFormat b>
 TILEWRIGHT_DEVICE void wgmma(float (&d)[n / 2], const u32 (&a_fragment)[4], u64 b_rows, bool accumulate);
 void wgmma_commit();
 /// Executes the code that precedes it ahead of the code that follows. Arithmetic can be moved across any wait by ptxas,

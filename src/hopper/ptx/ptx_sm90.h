@@ -104,15 +104,15 @@ TILEWRIGHT_DEVICE u64 whole(MatrixDescriptor low) { return u64{0x40000040} << 32
 
 TILEWRIGHT_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 TILEWRIGHT_DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-template <int n, Storage a, Storage b>
+template <int n, ValueFormat a, ValueFormat b>
 TILEWRIGHT_DEVICE void wgmma(float (&d)[n / 2], MatrixDescriptor a_rows, MatrixDescriptor b_rows, bool accumulate) {
     Wgmma<n>::template multiply<a, b>(d, whole(a_rows), whole(b_rows), int(accumulate));
 }
-template <int n, Storage a, Storage b>
+template <int n, ValueFormat a, ValueFormat b>
 TILEWRIGHT_DEVICE void wgmma(float (&d)[n / 2], const u32 (&a_fragment)[4], MatrixDescriptor b_rows, bool accumulate) {
     Wgmma<n>::template multiply<a, b>(d, a_fragment, whole(b_rows), int(accumulate));
 }
-template <int n, Storage a, Storage b>
+template <int n, ValueFormat a, ValueFormat b>
 TILEWRIGHT_DEVICE void wgmma(float (&d)[n / 2], const u32 (&a_fragment)[4], u64 b_rows, bool accumulate) {
     Wgmma<n>::template multiply<a, b>(d, a_fragment, b_rows, int(accumulate));
 }

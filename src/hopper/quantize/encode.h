@@ -63,7 +63,7 @@ TILEWRIGHT_DEVICE float find_own_scale(const CopyArguments& to, const TokenTile&
 /// Computes scales of tokens, or of the tile. Together.
 template <Quantizer q, CopySpec copy>
 TILEWRIGHT_DEVICE LaneScales find_token_scales(const CopyArguments& to, const TokenTile& tile,
-                                               const Folded<q, copy>& numbers, QuantizeShared& shared) {
+                                               const FoldedNumbers<q, copy>& numbers, QuantizeShared& shared) {
     Peaks<q, copy, true> peaks;
     const bool all_finite = finite_peaks(numbers, peaks);
     const float own = find_own_scale(to, tile, peaks, shared);
@@ -88,7 +88,7 @@ TILEWRIGHT_DEVICE void share_feature_scale(float scale, FeatureScales& shared) {
 /// Computes scales of features into shared memory. Together.
 template <Quantizer q, CopySpec copy>
 TILEWRIGHT_DEVICE LaneScales find_feature_scales(const CopyArguments& to, const TokenTile& tile, int features,
-                                                 const Folded<q, copy>& numbers, QuantizeShared& shared) {
+                                                 const FoldedNumbers<q, copy>& numbers, QuantizeShared& shared) {
     Peaks<q, copy, false> peaks;
     bool regular = finite_peaks(numbers, peaks);
     float scale = 1;
@@ -114,7 +114,7 @@ TILEWRIGHT_DEVICE LaneScales find_feature_scales(const CopyArguments& to, const 
 
 /// Encodes four features of a token; `inverse(i)` is the inverse of the i-th feature's scale.
 template <Quantizer q, CopySpec copy, class Find>
-TILEWRIGHT_DEVICE u32 encode_four(const Folded<q, copy>& numbers, int j, int quad, Find inverse) {
+TILEWRIGHT_DEVICE u32 encode_four(const FoldedNumbers<q, copy>& numbers, int j, int quad, Find inverse) {
     float four[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) four[i] = divide<copy>(numbers.at(j, quad * 4 + i), inverse(i));
@@ -122,7 +122,8 @@ TILEWRIGHT_DEVICE u32 encode_four(const Folded<q, copy>& numbers, int j, int qua
 }
 
 template <Quantizer q, CopySpec copy>
-TILEWRIGHT_DEVICE void encode_by_features(const Folded<q, copy>& numbers, const FeatureScales& shared, Codes& codes) {
+TILEWRIGHT_DEVICE void encode_by_features(const FoldedNumbers<q, copy>& numbers, const FeatureScales& shared,
+                                          Codes& codes) {
     const int place = lane_place();
 #pragma unroll
     for (int quad = 0; quad < lane_features / 4; ++quad) {
@@ -136,7 +137,7 @@ TILEWRIGHT_DEVICE void encode_by_features(const Folded<q, copy>& numbers, const 
 }
 
 template <Quantizer q, CopySpec copy>
-TILEWRIGHT_DEVICE void encode_by_tokens(const Folded<q, copy>& numbers, float own_scale, Codes& codes) {
+TILEWRIGHT_DEVICE void encode_by_tokens(const FoldedNumbers<q, copy>& numbers, float own_scale, Codes& codes) {
     const Inverse own = inverse_of<copy>(own_scale);
 #pragma unroll
     for (int j = 0; j < lane_tokens; ++j) {
@@ -153,7 +154,7 @@ TILEWRIGHT_DEVICE void encode_by_tokens(const Folded<q, copy>& numbers, float ow
 }
 
 template <Quantizer q, CopySpec copy>
-TILEWRIGHT_DEVICE void encode_one(const Folded<q, copy>& numbers, int j, int i, float scale, Codes& codes) {
+TILEWRIGHT_DEVICE void encode_one(const FoldedNumbers<q, copy>& numbers, int j, int i, float scale, Codes& codes) {
     const float number = numbers.at(j, i), quotient = divide_any<copy>(number, scale);
     const u32 code = mend_one<copy.storage>(encode_one<copy.storage>(quotient), number) << i % 4 * 8;
     codes[j][i / 4] = i % 4 == 0 ? code : codes[j][i / 4] | code;
@@ -161,7 +162,7 @@ TILEWRIGHT_DEVICE void encode_one(const Folded<q, copy>& numbers, int j, int i, 
 
 /// Handles any scales and numbers, with few registers and many instructions. By a warp together.
 template <Quantizer q, CopySpec copy>
-TILEWRIGHT_DEVICE void encode_any(const Folded<q, copy>& numbers, float own_scale, const FeatureScales& shared,
+TILEWRIGHT_DEVICE void encode_any(const FoldedNumbers<q, copy>& numbers, float own_scale, const FeatureScales& shared,
                                   Codes& codes) {
     constexpr bool by_feature = is_by_feature(copy.scaled);
 #pragma unroll
@@ -178,7 +179,7 @@ TILEWRIGHT_DEVICE void encode_any(const Folded<q, copy>& numbers, float own_scal
 }
 
 template <Quantizer q, CopySpec copy>
-TILEWRIGHT_DEVICE void encode_lane(const Folded<q, copy>& numbers, const LaneScales& scales,
+TILEWRIGHT_DEVICE void encode_lane(const FoldedNumbers<q, copy>& numbers, const LaneScales& scales,
                                    const QuantizeShared& shared, Codes& codes) {
     if (!scales.regular) {
         encode_any(numbers, scales.own, shared.features, codes);

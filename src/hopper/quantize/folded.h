@@ -7,7 +7,7 @@
 namespace tilewright::hopper {
 
 template <Quantizer q, CopySpec copy>
-struct Folded {
+struct FoldedNumbers {
     Numbers<q>& h;
     float tokens[lane_tokens];
     float features[lane_features];
@@ -52,7 +52,7 @@ TILEWRIGHT_DEVICE void load_feature_factors(const FoldFactors& factors, const To
 template <Quantizer q, CopySpec copy>
 TILEWRIGHT_DEVICE auto fold(Numbers<q>& h, const FoldFactors& factors, const TokenTile& tile, int features,
                             QuantizeShared& shared) {
-    Folded<q, copy> folded{.h = h, .tokens = {}, .features = {}};
+    FoldedNumbers<q, copy> folded{.h = h, .tokens = {}, .features = {}};
     if constexpr (copy.token_factors) load_token_factors(factors, tile, folded.tokens);
     if constexpr (copy.feature_factors) {
         load_feature_factors(factors, tile, features, folded.features, shared.features);
@@ -63,7 +63,7 @@ TILEWRIGHT_DEVICE auto fold(Numbers<q>& h, const FoldFactors& factors, const Tok
 #pragma unroll
             for (int i = 0; i < lane_features; ++i) h.held[j][i] = __builtin_bit_cast(u32, folded.at(j, i));
         }
-        return Folded<q, without_factors(copy)>{.h = h, .tokens = {}, .features = {}};
+        return FoldedNumbers<q, without_factors(copy)>{.h = h, .tokens = {}, .features = {}};
     } else {
         return folded;
     }

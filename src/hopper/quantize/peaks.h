@@ -48,7 +48,7 @@ constexpr CopySpec inner_factors(CopySpec copy, bool by_token) {
 
 /// False if a number is infinite or NaN. With `finite`, no number counts as such.
 template <bool finite, Quantizer q, CopySpec copy, bool by_token>
-TILEWRIGHT_DEVICE bool number_peaks(const Folded<q, copy>& numbers, Peaks<q, copy, by_token>& peaks) {
+TILEWRIGHT_DEVICE bool number_peaks(const FoldedNumbers<q, copy>& numbers, Peaks<q, copy, by_token>& peaks) {
     float largest = 0;
 #pragma unroll
     for (int p = 0; p < peaks.numbers; ++p) {
@@ -104,11 +104,11 @@ TILEWRIGHT_DEVICE bool packed_peaks(const Numbers<q>& h, Peaks<q, copy, by_token
 
 /// The peaks with NaN and infinity included.
 template <Quantizer q, CopySpec copy, bool by_token>
-TILEWRIGHT_DEVICE bool all_peaks(const Folded<q, copy>& numbers, Peaks<q, copy, by_token>& peaks) {
+TILEWRIGHT_DEVICE bool all_peaks(const FoldedNumbers<q, copy>& numbers, Peaks<q, copy, by_token>& peaks) {
     if constexpr (are_short<q, copy>) return packed_peaks<false>(numbers.h, peaks);
     if constexpr (!multiplies_peaks<copy>(by_token)) return number_peaks<false>(numbers, peaks);
     constexpr CopySpec inner = inner_factors(copy, by_token);
-    Folded<q, inner> unmultiplied{.h = numbers.h, .tokens = {}, .features = {}};
+    FoldedNumbers<q, inner> unmultiplied{.h = numbers.h, .tokens = {}, .features = {}};
 #pragma unroll
     for (int j = 0; j < lane_tokens; ++j) unmultiplied.tokens[j] = numbers.tokens[j];
     Peaks<q, inner, by_token> before;
@@ -126,7 +126,7 @@ TILEWRIGHT_DEVICE bool all_peaks(const Folded<q, copy>& numbers, Peaks<q, copy, 
 
 /// Finite peaks. False if a number of the warp is infinite or NaN, which costs a second pass. By a warp together.
 template <Quantizer q, CopySpec copy, bool by_token>
-TILEWRIGHT_DEVICE bool finite_peaks(const Folded<q, copy>& numbers, Peaks<q, copy, by_token>& peaks) {
+TILEWRIGHT_DEVICE bool finite_peaks(const FoldedNumbers<q, copy>& numbers, Peaks<q, copy, by_token>& peaks) {
     const bool all_finite = ballot(!all_peaks(numbers, peaks)) == 0;
     if (!all_finite) {
         numbers.h.forget();

@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(quantize_threads, blocks_per_sm(q))
 /// Raises an operand's measured scales, which are bits of magnitudes so far, to the tile's values.
 template <Quantizer q, CopySpec copy>
 TILEWRIGHT_DEVICE void raise_scales(const CopyArguments& to, const TokenTile& tile, int features,
-                                    const Folded<q, copy>& numbers, QuantizeShared& shared) {
+                                    const FoldedNumbers<q, copy>& numbers, QuantizeShared& shared) {
     u32* const peaks_in_memory = static_cast<u32*>(to.scales.data);
     if constexpr (copy.scaled == ScaledBy::feature) {
         Peaks<q, copy, false> peaks;

@@ -4,7 +4,7 @@
 // is contracted along.
 #pragma once
 
-#include "hopper/tile/tile.h"
+#include "hopper/description/design.h"
 
 namespace tilewright::hopper {
 
@@ -28,7 +28,7 @@ enum class ScaledBy : unsigned char {
 /// One operand that is written.
 struct CopySpec {
     ScaledBy scaled = ScaledBy::none;
-    Storage storage = Storage::e4m3;
+    ValueFormat storage = ValueFormat::e4m3;
     bool powers = false;  // scales are rounded up to powers of two
     bool ue8m0 = false;   // and stored as ue8m0; otherwise as f32
     // Tokens are adjacent; groups begin at multiples of 128.
@@ -55,7 +55,7 @@ struct Quantizer {
 
 /// The transpose of quantized values (transpose.h).
 struct TransposeSpec {
-    Storage storage = Storage::e4m3;
+    ValueFormat storage = ValueFormat::e4m3;
     // Values are shifted to the scales that are written; otherwise no scales are written.
     bool shifted = true;
     bool ue8m0 = false;         // the scales that are read
@@ -148,9 +148,12 @@ inline constexpr int row_lanes = quantize_block / lane_features;
 inline constexpr int decoded_word = 8;   // values of a row that a lane decodes together
 inline constexpr int decoded_words = 4;  // words in flight per lane
 inline constexpr int decoded_strip = decoded_word * decoded_words * warp_threads;
-inline constexpr int expand_run_tiles = 8;            // tiles that a block expands one after another
-constexpr int expand_shared_bytes(Storage weights) {  // ExpandShared
-    return 2 * packed_tile_rows * (packed_tile_k * element_bytes(weights) + 16);
+inline constexpr int expand_run_tiles = 8;  // tiles that a block expands one after another
+/// The packed weights that are expanded, and their operand (expand.h).
+enum class Expansion : unsigned char { mxfp4_to_e4m3, mxfp4_to_bf16, nvfp4_to_bf16 };
+constexpr int expanded_bytes(Expansion weights) { return weights == Expansion::mxfp4_to_e4m3 ? 1 : 2; }
+constexpr int expand_shared_bytes(Expansion weights) {  // ExpandShared
+    return 2 * packed_tile_rows * (packed_tile_k * expanded_bytes(weights) + 16);
 }
 inline constexpr int quantize_shared_bytes = 128 * 128 + 8 * 128 * 4 + 4 * 160 * 4 + 2 * 16;  // QuantizeShared.
 inline constexpr int ups_bytes = 128 * 128 * 4;                                               // PairedShared, in

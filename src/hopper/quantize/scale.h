@@ -56,7 +56,7 @@ TILEWRIGHT_DEVICE float divide_short(float x, const Denominator& by) {
 /// The scale of a block with this largest finite magnitude.
 template <CopySpec copy>
 TILEWRIGHT_DEVICE float scale_of(float amax) {
-    constexpr formats::Fields fields = copy.storage == Storage::e4m3 ? formats::e4m3_fields : formats::e5m2_fields;
+    constexpr formats::Fields fields = copy.storage == ValueFormat::e4m3 ? formats::e4m3_fields : formats::e5m2_fields;
     constexpr float largest = formats::decode(fields, fields.largest());
     constexpr u32 smallest_normal = 1U << 23;
     if (amax == 0) amax = largest;  // the scale is 1
@@ -127,29 +127,29 @@ TILEWRIGHT_DEVICE float divide_any(float x, float scale) {
 }
 
 /// Encodes four finite numbers, the first in the low byte.
-template <Storage storage>
+template <ValueFormat storage>
 TILEWRIGHT_DEVICE u32 encode(const float (&numbers)[4]) {
-    if constexpr (storage == Storage::e4m3) {
+    if constexpr (storage == ValueFormat::e4m3) {
         return pack_e4m3(numbers);
     } else {
         return pack_e5m2(numbers);
     }
 }
 
-template <Storage storage>
+template <ValueFormat storage>
 TILEWRIGHT_DEVICE u32 encode_one(float number) {
-    return (storage == Storage::e4m3 ? pack_e4m3(number, 0) : pack_e5m2(number, 0)) & 0xFFU;
+    return (storage == ValueFormat::e4m3 ? pack_e4m3(number, 0) : pack_e5m2(number, 0)) & 0xFFU;
 }
 
 /// The code of infinity or NaN if the number is one: NaN is 0x7F. e4m3 has no infinity and stores NaN.
-template <Storage storage>
+template <ValueFormat storage>
 TILEWRIGHT_DEVICE u32 mend_one(u32 code, float number) {
     if (is_finite(number)) return code;
-    const bool infinite = storage == Storage::e5m2 && bits_of(magnitude(number)) == infinity_bits;
+    const bool infinite = storage == ValueFormat::e5m2 && bits_of(magnitude(number)) == infinity_bits;
     return infinite ? (bits_of(number) >> 24 & 0x80U) | 0x7CU : 0x7FU;
 }
 
-template <Storage storage>
+template <ValueFormat storage>
 TILEWRIGHT_DEVICE u32 mend(u32 codes, const float (&numbers)[4]) {
     u32 mended = 0;
 #pragma unroll

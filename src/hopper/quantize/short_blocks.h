@@ -75,7 +75,7 @@ TILEWRIGHT_DEVICE u32 finite_block_peak(const ShortRun<spec>& run) {
 /// Encodes e4m3 and e5m2. Together.
 template <BlockSpec spec>
 TILEWRIGHT_DEVICE u32 encode_fp8(const ShortRun<spec>& run, ShortCodes<spec>& codes) {
-    constexpr Storage storage = spec.format == BlockFormat::mxfp8_e4m3 ? Storage::e4m3 : Storage::e5m2;
+    constexpr ValueFormat storage = spec.format == BlockFormat::mxfp8_e4m3 ? ValueFormat::e4m3 : ValueFormat::e5m2;
     u32 peak = block_peak<spec>(run);
     const bool all_finite = peak < infinity_bits;
     const bool some_infinite = ballot(!all_finite) != 0;

@@ -24,14 +24,14 @@ struct SchedulerParams {
 /// tiles are cheap. They should then go to the blocks that have one full tile less. Other last rows cost as much as
 /// full rows. Taken last, they would only read B again. (Blocks that share B wait for the first of them, which has the
 /// most rows.)
-constexpr bool takes_last_row_last(const Tile& tile, int m) {
-    const int rest = m % cluster_rows(tile);
-    return skips_rows(tile) && rest != 0 && rest < m && rest <= tile.shape.m - rows_per_warpgroup(tile);
+constexpr bool takes_last_row_last(const Design& design, int m) {
+    const int rest = m % cluster_rows(design);
+    return design.skips_rows && rest != 0 && rest < m && rest <= design.shape.m - design.rows_per_warpgroup;
 }
 
-constexpr SchedulerParams scheduler_params(const Tile& tile, const Extent& extent) {
-    const int rows = tiles_along(extent.m, cluster_rows(tile)), n = tiles_along(extent.n, cluster_columns(tile));
-    const int m = takes_last_row_last(tile, extent.m) ? rows - 1 : rows;
+constexpr SchedulerParams scheduler_params(const Design& design, const Extent& extent) {
+    const int rows = tiles_along(extent.m, cluster_rows(design)), n = tiles_along(extent.n, cluster_columns(design));
+    const int m = takes_last_row_last(design, extent.m) ? rows - 1 : rows;
     const int width = min(extent.raster_width, m);
     if (m * n * extent.batch == 0) return {};
     const int rest = m % width;
@@ -49,20 +49,20 @@ constexpr SchedulerParams scheduler_params(const Tile& tile, const Extent& exten
 
 /// The tiles of one block of a persistent grid: every `blocks`-th tile from `block` on. Blocks of a cluster take
 /// neighbours that share an operand's tile.
-template <Tile tile>
+template <Design design>
 class Schedule {
 public:
     constexpr Schedule(const SchedulerParams& params, int block, int blocks)
         : params_(params),
-          rank_(block % tile.cluster.size),
-          next_(block / tile.cluster.size),
-          step_(blocks / tile.cluster.size) {}
+          rank_(block % design.cluster.size),
+          next_(block / design.cluster.size),
+          step_(blocks / design.cluster.size) {}
 
     constexpr WorkTile next() {
         if (next_ >= params_.tiles) return {};
         const int index = next_;
         next_ += step_;
-        if (!skips_rows(tile) || index < params_.tiles_in_rasters) return in_raster(index);
+        if (!design.skips_rows || index < params_.tiles_in_rasters) return in_raster(index);
         return in_last_row(index - params_.tiles_in_rasters);
     }
 
@@ -83,10 +83,10 @@ private:
     }
 
     constexpr WorkTile work_tile(int m, int n, int batch) const {
-        if (tile.cluster.use == ClusterUse::share_b) m = m * tile.cluster.size + rank_;
-        if (tile.cluster.use == ClusterUse::share_a) n = n * tile.cluster.size + rank_;
-        return {.row = m * d_rows(tile),
-                .column = n * d_columns(tile),
+        if (design.cluster.use == ClusterUse::share_b) m = m * design.cluster.size + rank_;
+        if (design.cluster.use == ClusterUse::share_a) n = n * design.cluster.size + rank_;
+        return {.row = m * design.d_rows,
+                .column = n * design.d_columns,
                 .batch = batch,
                 .group = batch,
                 .row_end = params_.rows,

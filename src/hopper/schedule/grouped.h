@@ -24,21 +24,21 @@ constexpr TilePosition raster_position(int index, int tiles_m, int tiles_n, int 
 /// The tiles of one block, with the interface of Schedule: range after range of rows, every `blocks`-th tile from
 /// `block` on. A tile begins at its range's first row, or a multiple of its rows later. The block-to-tile mapping
 /// rotates each wave, so that cheap tail tiles do not always fall to the same blocks.
-template <Tile tile>
+template <Design design>
 class GroupedSchedule {
-    static_assert(tile.cluster.use != ClusterUse::share_b, "blocks along the rows may have different groups");
+    static_assert(design.cluster.use != ClusterUse::share_b, "blocks along the rows may have different groups");
 
 public:
     TILEWRIGHT_DEVICE GroupedSchedule(const Arguments& arguments, int block, int blocks)
         : arguments_(arguments),
-          ranges_(arguments.sizes, arguments.batch, arguments.m, arguments.raster_width * d_rows(tile)),
+          ranges_(arguments.sizes, arguments.batch, arguments.m, arguments.raster_width * design.d_rows),
           separate_(arguments.sizes.kind == SizeKind::counts),
           raster_width_(arguments.raster_width),
-          rank_(block % tile.cluster.size),
-          tiles_n_(tiles_along(arguments.n, cluster_columns(tile))),
-          index_in_wave_(block / tile.cluster.size),
+          rank_(block % design.cluster.size),
+          tiles_n_(tiles_along(arguments.n, cluster_columns(design))),
+          index_in_wave_(block / design.cluster.size),
           next_(index_in_wave_),
-          step_(blocks / tile.cluster.size) {
+          step_(blocks / design.cluster.size) {
         ranges_.prefetch(block, blocks);
     }
 
@@ -47,7 +47,7 @@ public:
             const u32 reach = ballot(next_ < tiles_);
             if (reach != 0) {
                 const WorkTile work = take(lowest_bit(reach));
-                if (has_one_group<tile>(arguments_, work)) return work;
+                if (has_one_group<design>(arguments_, work)) return work;
                 continue;
             }
             if (!ranges_.next(range_)) {
@@ -60,7 +60,7 @@ public:
 
 private:
     TILEWRIGHT_DEVICE static int tiles_m(const RowRange& range) {
-        return tiles_along(range.end - range.begin, d_rows(tile));
+        return tiles_along(range.end - range.begin, design.d_rows);
     }
 
     /// The next tile, which belongs to the range of lane `lane`.
@@ -71,13 +71,13 @@ private:
         const int begin = from_lane(tiles_, lane) - tiles_m(range) * tiles_n_;
         const auto [m, n] = raster_position(next_ - begin, tiles_m(range), tiles_n_, raster_width_);
         advance();
-        return {
-            .row = range.begin + m * d_rows(tile),
-            .column = (tile.cluster.use == ClusterUse::share_a ? n * tile.cluster.size + rank_ : n) * d_columns(tile),
-            .batch = separate_ ? range.group : 0,
-            .group = range.group,
-            .row_end = range.end,
-            .exists = 1};
+        return {.row = range.begin + m * design.d_rows,
+                .column = (design.cluster.use == ClusterUse::share_a ? n * design.cluster.size + rank_ : n) *
+                          design.d_columns,
+                .batch = separate_ ? range.group : 0,
+                .group = range.group,
+                .row_end = range.end,
+                .exists = 1};
     }
 
     TILEWRIGHT_DEVICE void advance() {

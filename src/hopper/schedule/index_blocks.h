@@ -40,12 +40,12 @@ TILEWRIGHT_DEVICE bool have_one_group(const GroupSizes& sizes, int groups, int g
 }
 
 /// Whether all rows of a tile have one group, as its block promises.
-template <Tile tile>
-TILEWRIGHT_DEVICE bool has_one_group(const Arguments& arguments, const WorkTile& work) {
+template <Design design>
+TILEWRIGHT_DEVICE bool has_one_group(const Arguments& arguments, const WorkTileOf<design>& work) {
     const GroupSizes& sizes = arguments.sizes;
     if (!are_in_blocks(sizes)) return true;
-    constexpr int at_once = tile.shape.warpgroups > 2 ? 2 : 4;  // limited by the scheduler's registers
-    const int end = min(work.row + d_rows(tile), work.row_end);
+    constexpr int at_once = design.shape.warpgroups > 2 ? 2 : 4;  // limited by the scheduler's registers
+    const int end = min(work.row + design.d_rows, work.row_end);
     return sizes.is_64_bit ? have_one_group<i64, at_once>(sizes, arguments.batch, work.group, work.row, end)
                            : have_one_group<int, at_once>(sizes, arguments.batch, work.group, work.row, end);
 }

@@ -9,15 +9,15 @@
 namespace tilewright::hopper {
 
 /// The k-blocks of a tile's group.
-template <Tile tile>
-TILEWRIGHT_DEVICE KSlice k_slice_of(const WorkTile& work) {
-    return {.begin = first_k_block_of(work), .count = tiles_along(k_of(work), tile.shape.k)};
+template <Design design>
+TILEWRIGHT_DEVICE KSlice k_slice_of(const WorkTileOf<design>& work) {
+    return {.begin = work.k_block, .count = tiles_along(work.k, design.stage_k)};
 }
 
 /// k-elements of the group's last k-block if the group ends within it; otherwise 0.
-template <Tile tile>
-TILEWRIGHT_DEVICE int last_k_of(const WorkTile& work) {
-    return k_of(work) % tile.shape.k;
+template <Design design>
+TILEWRIGHT_DEVICE int last_k_of(const WorkTileOf<design>& work) {
+    return work.k % design.stage_k;
 }
 
 struct KRange {
@@ -74,7 +74,7 @@ private:
 };
 
 /// The tiles of one block.
-template <Tile tile>
+template <Design design>
 class KGroupedSchedule {
 public:
     TILEWRIGHT_DEVICE KGroupedSchedule(const Arguments& arguments, int block, int blocks)
@@ -82,17 +82,18 @@ public:
         prefetch_sizes(arguments.sizes, arguments.batch, block, blocks);
     }
 
-    TILEWRIGHT_DEVICE WorkTile next() {
-        WorkTile work = tiles_.next();
-        if (work.exists == 0) return work;
-        const KRange range = ranges_.of(work.batch);
-        work.group = range.begin / tile.shape.k;
-        work.row_end = range.end - range.begin;
+    TILEWRIGHT_DEVICE WorkTileOf<design> next() {
+        const WorkTile tile = tiles_.next();
+        WorkTileOfK work{.row = tile.row, .column = tile.column, .batch = tile.batch, .exists = tile.exists};
+        if (tile.exists == 0) return work;
+        const KRange range = ranges_.of(tile.batch);
+        work.k_block = range.begin / design.stage_k;
+        work.k = range.end - range.begin;
         return work;
     }
 
 private:
-    Schedule<tile> tiles_;
+    Schedule<design> tiles_;
     KRanges ranges_;
 };
 

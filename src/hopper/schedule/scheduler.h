@@ -7,26 +7,26 @@
 #include "hopper/block/pipeline.h"
 #include "hopper/block/shared_memory.h"
 #include "hopper/schedule/grouped.h"
+#include "hopper/schedule/k_anywhere.h"
 #include "hopper/schedule/k_grouped.h"
-#include "hopper/schedule/k_mapped.h"
 
 namespace tilewright::hopper {
 
 /// A role's tiles: `first`, then `next` until a tile does not exist.
-template <Tile tile, bool scheduled = has_scheduler(tile)>
+template <Design design, bool scheduled = design.has_scheduler()>
 class WorkTiles {
 public:
-    TILEWRIGHT_DEVICE WorkTiles(Shared<tile>& /*shared*/, const Arguments& arguments)
+    TILEWRIGHT_DEVICE WorkTiles(Shared<design>& /*shared*/, const Arguments& arguments)
         : schedule_(arguments.scheduler, block_index(), block_count()) {}
 
     /// Computes the first tile while barriers are not yet ready.
     TILEWRIGHT_DEVICE void prepare() { first_ = schedule_.next(); }
-    TILEWRIGHT_DEVICE WorkTile first(int& /*budget*/) const { return first_; }
-    TILEWRIGHT_DEVICE WorkTile next(int& /*budget*/) { return schedule_.next(); }
+    TILEWRIGHT_DEVICE WorkTileOf<design> first(int& /*budget*/) const { return first_; }
+    TILEWRIGHT_DEVICE WorkTileOf<design> next(int& /*budget*/) { return schedule_.next(); }
 
 private:
-    Schedule<tile> schedule_;
-    WorkTile first_{};
+    Schedule<design> schedule_;
+    WorkTileOf<design> first_{};
 };
 
 /// The place of the values of a work tile's group, for kernels that need it.
@@ -37,70 +37,68 @@ struct OriginOfGroup<true> {
     GroupOrigin origin{};
 };
 
-template <Tile tile>
-class WorkTiles<tile, true> : public OriginOfGroup<maps_groups(tile)> {
+template <Design design>
+class WorkTiles<design, true> : public OriginOfGroup<design.groups == Groups::k_anywhere> {
 public:
-    TILEWRIGHT_DEVICE WorkTiles(Shared<tile>& shared, const Arguments& /*arguments*/) : shared_(shared) {}
+    TILEWRIGHT_DEVICE WorkTiles(Shared<design>& shared, const Arguments& /*arguments*/) : shared_(shared) {}
 
     TILEWRIGHT_DEVICE void prepare() {}
-    TILEWRIGHT_DEVICE WorkTile first(int& budget) { return next(budget); }
+    TILEWRIGHT_DEVICE WorkTileOf<design> first(int& budget) { return next(budget); }
     /// The next tile, the same in all lanes in a form that the compiler knows.
-    TILEWRIGHT_DEVICE WorkTile next(int& budget) {
+    TILEWRIGHT_DEVICE WorkTileOf<design> next(int& budget) {
         const int slot = ring_.stage;
         barrier_wait(shared_.work_full[slot], ring_.phase, {budget, BarrierName::work_full, slot});
         const int(&words)[work_tile_words] = shared_.work[slot];
-        WorkTile work{.row = same_in_warp(load_shared(words[0])),
-                      .column = same_in_warp(load_shared(words[1])),
-                      .batch = same_in_warp(load_shared(words[2])),
-                      .group = same_in_warp(load_shared(words[3])),
-                      .row_end = same_in_warp(load_shared(words[4])),
-                      // After a time-out the slot's contents are undefined.
-                      .exists = same_in_warp(budget < 0 ? 0 : load_shared(words[5]))};
-        if constexpr (maps_groups(tile)) {
+        const WorkTileOf<design> work{same_in_warp(load_shared(words[0])), same_in_warp(load_shared(words[1])),
+                                      same_in_warp(load_shared(words[2])), same_in_warp(load_shared(words[3])),
+                                      same_in_warp(load_shared(words[4])),
+                                      // After a time-out the slot's contents are undefined.
+                                      same_in_warp(budget < 0 ? 0 : load_shared(words[5]))};
+        if constexpr (design.groups == Groups::k_anywhere) {
             this->origin = {.begin = same_in_warp(load_shared(words[6])), .k = same_in_warp(load_shared(words[7]))};
         }
         sync_warp();
-        warp_arrives<tile>(shared_.work_empty[slot], lane_index());
+        warp_arrives<design>(shared_.work_empty[slot], lane_index());
         ring_.advance();
         return work;
     }
 
 private:
-    Shared<tile>& shared_;
+    Shared<design>& shared_;
     PipelineState<work_tile_slots> ring_{};
 };
 
-template <Tile tile, Family family = tile.family>
+template <Design design, Groups groups = design.groups>
 struct ScheduleOfGroupsOf {
-    using Type = GroupedSchedule<tile>;
+    using Type = GroupedSchedule<design>;
 };
-template <Tile tile>
-struct ScheduleOfGroupsOf<tile, Family::k_grouped> {
-    using Type = KGroupedSchedule<tile>;
+template <Design design>
+struct ScheduleOfGroupsOf<design, Groups::k_aligned> {
+    using Type = KGroupedSchedule<design>;
 };
-template <Tile tile>
-struct ScheduleOfGroupsOf<tile, Family::k_mapped> {
-    using Type = KMappedSchedule<tile>;
+template <Design design>
+struct ScheduleOfGroupsOf<design, Groups::k_anywhere> {
+    using Type = KAnywhereSchedule<design>;
 };
-template <Tile tile>
-using ScheduleOfGroups = typename ScheduleOfGroupsOf<tile>::Type;
+template <Design design>
+using ScheduleOfGroups = typename ScheduleOfGroupsOf<design>::Type;
 
 /// The tiles of the warp that produces them for the others, or of the same warp in kernels without a scheduler.
-template <Tile tile, bool scheduled = has_scheduler(tile)>
-class ProducedWorkTiles : public WorkTiles<tile> {
-    using WorkTiles<tile>::WorkTiles;
+template <Design design, bool scheduled = design.has_scheduler()>
+class ProducedWorkTiles : public WorkTiles<design> {
+    using WorkTiles<design>::WorkTiles;
 };
 
-template <Tile tile>
-class ProducedWorkTiles<tile, true> {
+template <Design design>
+class ProducedWorkTiles<design, true> {
 public:
-    TILEWRIGHT_DEVICE ProducedWorkTiles(Shared<tile>& shared, const Arguments& arguments)
+    TILEWRIGHT_DEVICE ProducedWorkTiles(Shared<design>& shared, const Arguments& arguments)
         : shared_(shared), schedule_(arguments, block_index(), block_count()) {}
 
     TILEWRIGHT_DEVICE void prepare() {}
-    TILEWRIGHT_DEVICE WorkTile first(int& budget) { return next(budget); }
-    TILEWRIGHT_DEVICE WorkTile next(int& budget) {
-        const WorkTile work = schedule_.next();
+    TILEWRIGHT_DEVICE WorkTileOf<design> first(int& budget) { return next(budget); }
+    TILEWRIGHT_DEVICE WorkTileOf<design> next(int& budget) {
+        const WorkTileOf<design> work = schedule_.next();
         const int slot = ring_.stage;
         barrier_wait(shared_.work_empty[slot], ring_.phase, {budget, BarrierName::work_empty, slot});
         if (lane_index() == 0) {
@@ -108,10 +106,15 @@ public:
             store_shared(words[0], work.row);
             store_shared(words[1], work.column);
             store_shared(words[2], work.batch);
-            store_shared(words[3], work.group);
-            store_shared(words[4], work.row_end);
+            if constexpr (design.is_k_grouped()) {
+                store_shared(words[3], work.k_block);
+                store_shared(words[4], work.k);
+            } else {
+                store_shared(words[3], work.group);
+                store_shared(words[4], work.row_end);
+            }
             store_shared(words[5], work.exists);
-            if constexpr (maps_groups(tile)) {
+            if constexpr (design.groups == Groups::k_anywhere) {
                 store_shared(words[6], schedule_.origin().begin);
                 store_shared(words[7], schedule_.origin().k);
             }
@@ -123,8 +126,8 @@ public:
     }
 
 private:
-    Shared<tile>& shared_;
-    ScheduleOfGroups<tile> schedule_;
+    Shared<design>& shared_;
+    ScheduleOfGroups<design> schedule_;
     PipelineState<work_tile_slots> ring_{.phase = 1};
 };
 

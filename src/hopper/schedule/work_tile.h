@@ -2,30 +2,66 @@
 // and tests which prove that every tile is taken once.
 #pragma once
 
-#include "hopper/tile/tile.h"
+#include "hopper/description/design.h"
 
 namespace tilewright::hopper {
 
+/// A tile of a product, of a batch, or of groups of rows.
 struct WorkTile {
     int row;  // The first row of D.
     int column;
-    int batch;  // Batch member of A, D and C.
-    // Group of B; k-grouped: the group's first k-block.
-    int group;
-    // End of the group: rows from here on are not stored; k-grouped: the group's k.
-    int row_end;
-    // 0: the block has no more tiles.
-    int exists;
+    int batch;    // Batch member of A, D and C.
+    int group;    // The matrix of B.
+    int row_end;  // End of the group: rows from here on are not stored.
+    int exists;   // 0: the block has no more tiles.
+
+    constexpr int matrix_of_a() const { return batch; }
+    constexpr int matrix_of_b() const { return group; }
+    constexpr int scales_of_b() const { return group; }
+    constexpr int first_k_block() const { return 0; }
+    constexpr bool lacks_k() const { return false; }
 };
 
-/// k-grouped: the first k-block and the k of the tile's group, which is `batch`. (Separate members would change the
-/// machine code of other kernels.)
-constexpr int first_k_block_of(const WorkTile& work) { return work.group; }
-constexpr int k_of(const WorkTile& work) { return work.row_end; }
+/// A tile of a group of k. All groups share one matrix of A and one of B.
+struct WorkTileOfK {
+    int row;
+    int column;
+    int batch;  // The group, and its matrix of D and C.
+    int k_block;
+    int k;  // of the group
+    int exists;
 
-/// Rows of D from the first row of a warpgroup's share on.
-constexpr int rows_of_share(const Tile& tile, int m, const WorkTile& work, int warpgroup) {
-    return skips_rows(tile) ? m - work.row - warpgroup * rows_per_warpgroup(tile) : tile.shape.m;
+    constexpr int matrix_of_a() const { return 0; }
+    constexpr int matrix_of_b() const { return 0; }
+    constexpr int scales_of_b() const { return batch; }
+    /// The group's first k-block.
+    constexpr int first_k_block() const { return k_block; }
+    /// D is C, or zeros.
+    constexpr bool lacks_k() const { return k == 0; }
+};
+
+template <bool of_k>
+struct WorkTileKind {
+    using Type = WorkTile;
+};
+template <>
+struct WorkTileKind<true> {
+    using Type = WorkTileOfK;
+};
+template <Design design>
+using WorkTileOf = typename WorkTileKind<design.is_k_grouped()>::Type;
+
+/// Rows of D from the first row of a warpgroup's share on, in a tile that begins at `row`.
+constexpr int rows_of_share(const Design& design, int m, int row, int warpgroup) {
+    return design.skips_rows ? m - row - warpgroup * design.rows_per_warpgroup : design.shape.m;
+}
+
+/// The end of the rows that a tile stores. Dense: a tile's `row_end` is m, but it would occupy a register during the
+/// mainloop.
+template <Design design>
+constexpr int end_of_rows(const WorkTileOf<design>& work, int m) {
+    if constexpr (design.groups == Groups::rows) return work.row_end;
+    return m;
 }
 
 /// D's size and the order of its tiles.
@@ -41,18 +77,18 @@ struct Extent {
 constexpr int tiles_along(int size, int step) { return size / step + (size % step != 0); }
 
 /// Rows and columns of D that the blocks of a cluster take at once.
-constexpr int cluster_rows(const Tile& tile) {
-    return d_rows(tile) * (tile.cluster.use == ClusterUse::share_b ? tile.cluster.size : 1);
+constexpr int cluster_rows(const Design& design) {
+    return design.d_rows * (design.cluster.use == ClusterUse::share_b ? design.cluster.size : 1);
 }
-constexpr int cluster_columns(const Tile& tile) {
-    return d_columns(tile) * (tile.cluster.use == ClusterUse::share_a ? tile.cluster.size : 1);
+constexpr int cluster_columns(const Design& design) {
+    return design.d_columns * (design.cluster.use == ClusterUse::share_a ? design.cluster.size : 1);
 }
 
 /// The k-block at which a slice of k begins: at a multiple of 128 k-elements, whatever the size of a k-block.
-constexpr int k_slice_begin(const Tile& tile, int k_blocks, int slice) {
-    const int together = 128 / tile.shape.k;
+constexpr int k_slice_begin(const Design& design, int k_blocks, int slice) {
+    const int together = 128 / design.stage_k;
     const long long steps = tiles_along(k_blocks, together);
-    const int begin = static_cast<int>(steps * slice / k_slices(tile)) * together;
+    const int begin = static_cast<int>(steps * slice / design.k_slices) * together;
     return together == 1 ? begin : min(begin, k_blocks);
 }
 

@@ -1,0 +1,280 @@
+// Everything that follows from a kernel's description, computed once, in order of dependency. Device code takes a
+// `Design` as its template parameter, and the planner prices candidates by it, so that the two cannot differ.
+#pragma once
+
+#include "base/math.h"
+#include "hopper/description/kernel.h"
+
+namespace tilewright::hopper {
+
+// ---- Constants of the hardware and of layouts
+
+inline constexpr int producer_warps = 4;           // one warpgroup, so that setmaxnreg can take its registers
+inline constexpr int wgmma_m = 64;                 // Rows of a wgmma.
+inline constexpr int wgmma_k_bytes = 32;           // Bytes of k in a wgmma.
+inline constexpr int warp_rows = 16;               // Rows of a wgmma in a warp's registers.
+inline constexpr int fragment_words = 4;           // per thread, for 64 x 32 bytes of mma A
+inline constexpr int registers_per_sm = 65536;     // 32-bit (CUDA C++ programming guide, 17.7)
+inline constexpr int shared_bytes_limit = 232448;  // Per block on sm_90 (same section).
+// Per SM. A block takes 1 KB more than it requests (same section).
+inline constexpr int shared_bytes_per_sm = 233472;
+
+inline constexpr int row_bytes = 128;  // Bytes of an operand's row in a box: the width of the swizzle.
+inline constexpr int wgmma_steps = row_bytes / wgmma_k_bytes;  // wgmmas per subtile and box of k
+inline constexpr int store_row_bytes = row_bytes;              // of D in one TMA store, at most
+inline constexpr int tile_alignment = 1024;                    // Alignment of swizzled shared memory.
+inline constexpr int raw_alignment = 512;   // The same for values read in place, whose swizzle is half as wide.
+inline constexpr int box_rows_limit = 256;  // Rows of one TMA box.
+inline constexpr int mn_major_box = 128;    // Rows of an MN-major operand in one TMA box: the width of the swizzle.
+inline constexpr int token_box_rows = 32;   // Rows of a TMA box of tokens, if groups end anywhere.
+inline constexpr int step_k = 32;           // k-elements per scale of 1x32: a step
+
+inline constexpr int packed_tile_rows = 64;  // rows of B per packed tile
+inline constexpr int packed_tile_k = 128;    // k-elements per packed tile
+inline constexpr int packed_code_bytes = packed_tile_rows * packed_tile_k / 2;
+inline constexpr int most_windows = 4;          // per row and 128 k-elements: one window per scale
+inline constexpr int packed_window_bytes = 64;  // exponents of a window, after 16 bytes about all windows
+inline constexpr int raw_row_bytes =
+    packed_tile_k / 2;  // Values read in place, in a stage: the width of their swizzle.
+
+inline constexpr int epilogue_scale_slots = 2;   // Tiles whose epilogue scales are loaded ahead.
+inline constexpr int scale_chunk_slots = 4;      // Chunks of 128x128 scales that are loaded ahead.
+inline constexpr int scale_chunk_k_blocks = 32;  // K-blocks in a chunk: one per lane.
+inline constexpr int work_tile_slots = 4;        // Work tiles that the scheduler produces ahead.
+inline constexpr int work_tile_words = 8;        // Words per work tile.
+
+constexpr int at_least_one(int count) { return max(count, 1); }
+
+/// Bytes of scales per row of a packed tile, and of a tile, by the k-elements per scale.
+constexpr int packed_scales(int scale_k) { return packed_tile_k / scale_k; }
+constexpr int packed_tile_bytes(int scale_k) { return packed_code_bytes + packed_tile_rows * packed_scales(scale_k); }
+constexpr int windowed_tile_bytes(int windows) { return packed_tile_bytes(32) + 16 + windows * packed_window_bytes; }
+inline constexpr int raw_tile_bytes = windowed_tile_bytes(most_windows) - packed_code_bytes;
+
+// ---- What is computed
+
+/// The way of an operand's values to the tensor core.
+enum class FeedKind : unsigned char {
+    shared,  // mma A and mma B from shared memory; K-major.
+    // mma A is MN-major: it passes through registers, which ldmatrix and byte permutes fill along k.
+    transposed,
+    decoded,          // mma A is packed: its values become e4m3 in registers.
+    windowed,         // As decoded, but one exponent window of values at a time.
+    decoded_to_bf16,  // mma A is packed for bf16: one box of k at a time.
+    k_block_to_bf16,  // As decoded_to_bf16 with scales per k-block: both boxes of the k-block.
+};
+
+/// The mainloop of rows that are not wide.
+enum class Loop : unsigned char {
+    unpromoted,    // The tensor core adds all of k.
+    steps,         // Each 32 k-elements are promoted with their scales.
+    k_blocks,      // Each k-block is promoted; subtiles take turns in one partial accumulator.
+    in_fours,      // The same with one subtile: k-blocks in fours without an exit.
+    filling_next,  // The fragments of the next 64 rows are made while these rows are multiplied.
+    two_partials,  // The tensor core works on two partial accumulators.
+};
+
+/// The way of 1x128 scales, and of 1x32 scales, to shared memory. Where two are named, the call decides.
+enum class ScaleRoute : unsigned char {
+    none,  // There are no such scales.
+    tma,
+    tma_or_loads,
+    loads,
+    tma_or_copies,
+    four_or_copies,  // By TMA for four k-blocks at once.
+    copies,
+};
+constexpr bool may_use_tma(ScaleRoute route) {
+    return route == ScaleRoute::tma || route == ScaleRoute::tma_or_loads || route == ScaleRoute::tma_or_copies ||
+           route == ScaleRoute::four_or_copies;
+}
+constexpr bool may_load(ScaleRoute route) { return route == ScaleRoute::tma_or_loads || route == ScaleRoute::loads; }
+constexpr bool may_copy(ScaleRoute route) {
+    return route == ScaleRoute::tma_or_copies || route == ScaleRoute::four_or_copies || route == ScaleRoute::copies;
+}
+
+/// An operand as the loads see it.
+struct OperandTile {
+    Side side{};
+    ValueFormat multiplied = ValueFormat::e4m3;  // The format in which the tensor core multiplies it.
+    int rows = 0;                                // in a stage
+    bool shared = false;                         // by the blocks of a cluster
+    int loaded_rows = 0;                         // by this block; its peers load the rest of a shared operand
+    int box_rows = 0;                            // of one TMA box
+    int row_bytes = 0;                           // of one row in a stage, if it is not packed
+    int value_bytes = 0;                         // in a stage
+    int loaded_bytes = 0;                        // in a stage
+    /// Scales per row in a stage: 0, one per k-block, or one per step. 128x128 scales of B have a ring of chunks
+    /// instead. Those of A are spread: each row gets its block's scale, as if they were 1x128 scales (scales_load.h).
+    int scales_of_row = 0;
+
+    constexpr bool is_mn_major() const { return side.form == Form::columns; }
+    constexpr int scale_bytes() const { return rows * scales_of_row * 4; }
+};
+
+/// The TMA stores of a warpgroup's share of D, by the bytes of an element.
+struct StoreBox {
+    int columns = 0;  // of one store: as many as fit in 128 bytes and divide the share
+    int pitch = 0;    // bytes of a row of it
+    bool swizzled = false;
+    int per_share = 0;  // stores along the share's columns; a warpgroup of 128 rows has two of each
+    int at_once = 0;    // stores that are staged together
+    bool possible = false;
+};
+
+struct Design : Kernel {
+    // -- 1. A stage. Elements of k: as many as a packed tile has. With bf16 on both sides there are half of them, in as
+    // many bytes as fp8. With twice as many bytes, only one stage of 128x256 would fit in addition to D.
+    int stage_k = 0;
+    int k_boxes = 0;  // TMA boxes of a row's k in a stage, 128 bytes each
+    int box_k = 0;    // k-elements in a box
+
+    // -- 2. The tile of D, and a warpgroup's share of it.
+    int d_rows = 0;
+    int d_columns = 0;
+    int rows_per_warpgroup = 0;  // of mma A
+    int share_rows = 0;          // of D
+    int share_columns = 0;
+    int k_slices = 1;  // one per block of a cluster that splits k
+    /// Warpgroups whose rows all follow the end of D, or of a group, neither multiply nor store.
+    bool skips_rows = false;
+    /// TMA boxes of A whose rows all follow the end of a group are not loaded.
+    bool skips_boxes = false;
+
+    // -- 3. Operands and their scales.
+    OperandTile mma_a{};
+    OperandTile mma_b{};
+    bool scales_mma_rows = false;
+    /// Column scales are the costly ones: every warp reads the scales of all columns of the accumulators.
+    bool scales_mma_columns = false;
+    bool has_block_scales = false;  // 128x128 scales of B
+    /// Columns of D that share one 128x128 scale wherever the tile begins: a power of two.
+    int columns_per_block_scale = 0;
+    int block_scales_per_k_block = 0;
+    /// Scales multiply finished accumulators: scales of rows, of the tensor, or MXFP4's factors of rows.
+    bool has_epilogue_scales = false;
+    /// The scale of an NVFP4 tensor is an epilogue scale, together with the other side's scales (docs/numerics.md), or
+    /// a part of alpha.
+    bool ends_with_tensor_scale = false;
+    bool scales_alpha = false;
+    ScaleRoute scale_route = ScaleRoute::none;
+    int k_blocks_per_scale_copy = 1;  // 4, or 1
+
+    // -- 4. Threads and registers.
+    int consumer_warps = 0;
+    int threads = 0;
+    int blocks_per_sm = 1;
+    int launch_registers = 0;  // that a launch gives every thread, in steps of 8
+    int producer_registers = 0;
+    int consumer_registers = 0;
+    int mma_register_budget = 0;  // registers of a consumer thread that the mma may use
+
+    // -- 5. The mainloop.
+    FeedKind feed = FeedKind::shared;
+    Loop loop = Loop::k_blocks;
+    int held_rows = 0;  // of mma A that a feed holds in registers at once
+    int accumulator_registers = 0;
+    int partial_registers = 0;
+    int wgmmas_along_n = 1;
+    int wgmma_n = 0;
+    int subtiles = 0;  // of a warpgroup: 64 rows and wgmma_n columns, one wgmma each
+    int partials_in_flight = 1;
+    bool fills_next_window = false;
+    bool reads_scales_ahead = false;
+    /// D leaves the registers subtile by subtile, each while the next tile's wgmma that replaces it runs.
+    bool overlaps_epilogue = false;
+
+    // -- 6. The output.
+    int fragments_per_warpgroup = 0;  // split-K: 64 rows and 8 columns each, four elements per thread
+    int fragments_per_block = 0;      // that a block reduces; the last block may have fewer
+    int slice_bytes = 0;              // one warpgroup's fragments from all slices
+    int staging_bytes = 0;            // shared memory per warpgroup's D
+    int f32_parts = 0;                // of D of f32 per warpgroup: 64 rows and 32 columns
+    int f32_parts_in_mma_a = 0;       // per stage: first in the values of mma A, then in those of mma B
+    int f32_parts_per_stage = 0;      // per warpgroup
+    int output_stages = 0;            // that hold a tile of C and D
+
+    // -- 7. Shared memory.
+    int mma_a_scales_per_stage = 0;
+    int mma_b_scales_per_stage = 0;
+    int shared_bytes = 0;  // sizeof(Shared<design>), which gemm.h asserts
+
+    constexpr const OperandTile& operand_a() const { return swap_ab ? mma_b : mma_a; }
+    constexpr const OperandTile& operand_b() const { return swap_ab ? mma_a : mma_b; }
+    constexpr bool is_k_grouped() const { return groups == Groups::k_aligned || groups == Groups::k_anywhere; }
+    /// One warp reads the sizes of groups and produces work tiles for the others.
+    constexpr bool has_scheduler() const { return groups != Groups::none; }
+    constexpr bool has_row_scales() const { return scales_mma_rows || scales_mma_columns; }
+    /// Rows may be wide, and are then multiplied in exponent windows (fp8).
+    constexpr bool has_windows() const { return wide_rows && order.step == StepKind::fp8; }
+    /// Rows may be wide, and are then promoted after each 32 k-elements (bf16; multiply/wide_rows.h).
+    constexpr bool has_wide_steps() const { return wide_rows && order.step == StepKind::bf16; }
+    constexpr int mma_registers() const { return accumulator_registers + partial_registers; }
+    constexpr int value_bytes_per_stage() const { return mma_a.loaded_bytes + mma_b.loaded_bytes; }
+    constexpr int scale_bytes_per_stage() const { return mma_a.scale_bytes() + mma_b.scale_bytes(); }
+    /// Clocks that an SM's tensor cores need for a k-block, at 4096 products per clock for fp8 and half of that for
+    /// bf16.
+    constexpr int tensor_clocks() const { return shape.m * shape.n / 32 * k_boxes; }
+};
+
+// ---- Values that also depend on a warp, a lane or a number of rows
+
+/// The first of the two rows of a warp's 16 that a lane's accumulators have, and the distance to the second row. Pairs
+/// of bytes, which are two adjacent rows of an MN-major operand, are transposed by ldmatrix. For r and r + 8 of a
+/// warp's 16 rows, the tensor core therefore takes rows 2 r and 2 r + 1. Only the epilogue and row scales see this.
+constexpr int fragment_row(const Design& design, int lane) {
+    return design.mma_a.is_mn_major() ? lane / 4 * 2 : lane / 4;
+}
+constexpr int fragment_row_step(const Design& design) { return design.mma_a.is_mn_major() ? 1 : 8; }
+
+/// Where a warpgroup's share of the tile of D begins.
+constexpr int share_row(const Design& design, int warpgroup) {
+    return design.swap_ab ? 0 : warpgroup * design.share_rows;
+}
+constexpr int share_column(const Design& design, int warpgroup) {
+    return design.swap_ab ? warpgroup * design.share_columns : 0;
+}
+
+/// Rows of A that a dense tile with `rows` rows of D loads. TMA takes more time for rows outside of a tensor than for
+/// rows inside, so that the tile loads exactly `rows` rows. If blocks share A, it loads as many rows as make equal
+/// shares of whole swizzle patterns. A box of an MN-major operand has adjacent rows in a line of memory, and is always
+/// whole.
+constexpr int rows_of_a(const Design& design, int rows) {
+    constexpr int pattern = 8;
+    const OperandTile& a = design.operand_a();
+    if (a.is_mn_major()) return design.d_rows;
+    return min(a.shared ? round_up(rows, pattern * design.cluster.size) : rows, design.d_rows);
+}
+/// Bytes of scales of A for a tile that loads `rows` rows of A. Scales that are adjacent along m are one row to TMA,
+/// which is always whole. Grouped tiles have one box, of all rows.
+constexpr int a_scale_copy_bytes(const Design& design, int rows) {
+    const int four = design.k_blocks_per_scale_copy;
+    const int whole = design.operand_a().scale_bytes() * four;
+    return design.groups == Groups::rows || four == 1 ? whole : rows * four * 4;
+}
+
+/// D of f32 leaves through the ring of k-blocks: after a tile's k-blocks some stages hold C, which is replaced by D. A
+/// part of D has 64 rows and 32 columns of a warpgroup's share.
+inline constexpr int f32_part_columns = store_row_bytes / 4;
+inline constexpr int f32_part_bytes = wgmma_m * store_row_bytes;
+/// Parts per warpgroup in the `index`-th of these stages.
+constexpr int f32_parts_of_stage(const Design& design, int index) {
+    return min(design.f32_parts - index * design.f32_parts_per_stage, design.f32_parts_per_stage);
+}
+
+/// A store has 64 rows (swap-AB: the rows of all tokens). 16-bit elements are staged 16 columns at a time, 32-bit
+/// elements 32. stmatrix transposes only 16-bit elements.
+constexpr int store_rows(const Design& design) { return design.swap_ab ? design.shape.n : wgmma_m; }
+constexpr StoreBox store_of(const Design& design, int element_bytes) {
+    StoreBox store{.columns = store_row_bytes / element_bytes};
+    while (design.share_columns % store.columns != 0) store.columns -= 8;
+    store.pitch = store.columns * element_bytes;
+    store.swizzled = store.pitch == store_row_bytes;
+    store.per_share = design.share_columns / store.columns;
+    store.at_once = min(design.staging_bytes / (design.share_rows * store.pitch), store.per_share);
+    store.possible = design.swap_ab || design.k_slices > 1 ? element_bytes == 2
+                                                           : design.shape.n % (element_bytes == 2 ? 16 : 32) == 0;
+    return store;
+}
+
+}  // namespace tilewright::hopper

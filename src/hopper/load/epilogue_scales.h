@@ -1,0 +1,94 @@
+// Loads epilogue scales by ordinary loads: one per row and per column of a tile. They multiply the finished
+// accumulators.
+#pragma once
+
+#include "hopper/block/pipeline.h"
+#include "hopper/block/scale_view.h"
+#include "hopper/block/shared_memory.h"
+#include "hopper/schedule/work_tile.h"
+
+namespace tilewright::hopper {
+
+/// The scales of a tile's rows or columns on their way to shared memory. All loads are issued before the first result
+/// is stored. If each were stored before the next load, each would take a latency.
+template <int count>
+struct LoadedScales {
+    TILEWRIGHT_DEVICE LoadedScales(const ScaleView& view, int batch, int first, int k_block = 0) {
+#pragma unroll
+        for (int i = 0; i < each; ++i) {
+            values[i] = scale_at(view, batch, first + i * warp_threads + lane_index(), k_block);
+        }
+    }
+
+    /// `defers`: these are the first scales of rows whose scales enter in the mainloop. The function stores the factor
+    /// of these scales: 1 / the power of two that they leave to the epilogue.
+    TILEWRIGHT_DEVICE void store(float* to, bool defers) const {
+#pragma unroll
+        for (int i = 0; i < each; ++i) {
+            const int index = i * warp_threads + lane_index();
+            const float scale = defers ? formats::inverse_power(formats::deferred_power(values[i])) : values[i];
+            if (index < count) store_shared(to[index], scale);
+        }
+    }
+
+    static constexpr int each = (count + warp_threads - 1) / warp_threads;
+    float values[each];
+};
+
+/// Gives the loaded factors of packed rows a minus sign if their row is wide. The word after a factor tells this.
+/// (The factors of weights for fp8 have the sign in memory.)
+template <int count>
+TILEWRIGHT_DEVICE void sign_wide_rows(float* factors, const ScaleView& view, int batch, int first) {
+    constexpr u32 wide = 1U << 16, sign = 0x8000'0000U;
+    const float* const flags = static_cast<const float*>(view.data) + 1;
+    for (int index = lane_index(); index < count; index += warp_threads) {
+        const int row = first + index;
+        if (view.data == nullptr || row >= view.rows) continue;
+        const float word = load_global(flags + batch * view.batch_stride + row * view.row_stride);
+        if ((__builtin_bit_cast(u32, word) & wide) == 0) continue;
+        const u32 factor = __builtin_bit_cast(u32, load_shared(factors[index]));
+        store_shared(factors[index], __builtin_bit_cast(float, factor | sign));
+    }
+}
+
+template <Design design>
+TILEWRIGHT_DEVICE void load_epilogue_scales(Shared<design>& shared, const Arguments& arguments,
+                                            const WorkTileOf<design>& work, PipelineState<epilogue_scale_slots>& state,
+                                            int& budget) {
+    const int slot = state.stage;
+    barrier_wait(shared.epilogue_scales_empty[slot], state.phase, {budget, BarrierName::epilogue_scales_empty, slot});
+    float *rows = shared.row_scales[slot], *columns = shared.column_scales[slot];
+    float *const of_a = design.swap_ab ? columns : rows, *const of_b = design.swap_ab ? rows : columns;
+    if (work.lacks_k()) {  // a group without k: nothing is scaled
+        constexpr ScaleView ones{};
+        LoadedScales<design.d_rows>(ones, 0, 0).store(of_a, false);
+        LoadedScales<design.d_columns>(ones, 0, 0).store(of_b, false);
+    } else {
+        // A side without an epilogue scale gets 1: its scales are applied in the mainloop and leave nothing to the
+        // epilogue.
+        constexpr bool defers_a = design.order.defers && design.operand_a().scales_of_row > 0;
+        constexpr bool defers_b = design.order.defers && design.operand_b().scales_of_row > 0;
+        constexpr bool has_a = defers_a || design.a.is_nvfp4() || design.order.a == ScaleUse::end;
+        constexpr bool has_b = defers_b || design.b.scale_rows != 0;
+        const int group = work.scales_of_b();
+        const int first_k_block = defers_a || defers_b ? work.first_k_block() : 0;
+        const LoadedScales<design.d_rows> a(has_a ? arguments.scales_a : ScaleView{},
+                                            design.a.is_nvfp4() && !defers_a ? group : work.batch, work.row,
+                                            defers_a ? first_k_block : 0);
+        // Slices of k that begin later wait for scales that defer: there both sides are loaded first. Others may spill.
+        constexpr bool both_first = design.order.defers && design.k_slices > 1;
+        if constexpr (!both_first) a.store(of_a, defers_a);
+        const LoadedScales<design.d_columns> b(has_b ? arguments.scales_b : ScaleView{}, group, work.column,
+                                               defers_b ? first_k_block : 0);
+        if constexpr (both_first) a.store(of_a, defers_a);
+        b.store(of_b, defers_b);
+        if constexpr (design.has_wide_steps()) {
+            sign_wide_rows<design.d_columns>(rows, arguments.scales_b, group, work.column);
+        }
+    }
+    sync_warp();
+    warp_arrives<design>(shared.epilogue_scales_full[slot], lane_index());
+    state.advance();
+}
+
+}  // namespace tilewright::hopper

@@ -1,0 +1,289 @@
+// The load warp: it loads operands, and 1x128 scales that TMA can load, from global memory into the ring.
+#pragma once
+
+#include "hopper/block/k_slice.h"
+#include "hopper/block/packed_view.h"
+#include "hopper/block/pipeline.h"
+#include "hopper/block/shared_memory.h"
+#include "hopper/block/stamps.h"
+#include "hopper/load/group_maps.h"
+#include "hopper/schedule/f32_parts.h"
+#include "hopper/schedule/scheduler.h"
+
+namespace tilewright::hopper {
+
+/// Loads a TMA box of 128 bytes along k, from element `k` of row `row + first` on. A box of an operand that the cluster
+/// shares is multicast to all blocks.
+template <Design design, OperandTile operand>
+TILEWRIGHT_DEVICE void load_box(u8* to, const TensorMap& map, Barrier& full, int k, int row, int first, int batch) {
+    u8* place = to + first * row_bytes;
+    if constexpr (operand.shared) {
+        tma_load_multicast(place, map, full, k, row + first, batch, (1 << design.cluster.size) - 1);
+    } else {
+        tma_load(place, map, full, k, row + first, batch);
+    }
+}
+
+/// The same for an MN-major operand, whose boxes have 128 bytes along the rows per k.
+template <OperandTile operand>
+TILEWRIGHT_DEVICE void load_mn_major(u8* to, const TensorMap& map, Barrier& full, int k, int row, int batch) {
+    static_assert(operand.rows % mn_major_box == 0 && !operand.shared);
+#pragma unroll
+    for (int i = 0; i < operand.rows; i += mn_major_box) {
+        tma_load(to + i * row_bytes, map, full, row + i, k, batch);
+    }
+}
+
+/// Loads rows [row, row + wanted) of one operand in boxes; boxes after `wanted` are skipped. If the cluster shares the
+/// operand, each block loads an equal part.
+template <Design design, OperandTile operand>
+TILEWRIGHT_DEVICE void load_rows(u8* to, const TensorMap& map, Barrier& full, int k, int row, int batch,
+                                 int wanted = operand.rows) {
+    if constexpr (operand.is_mn_major()) return load_mn_major<operand>(to, map, full, k, row, batch);
+    constexpr int rows = operand.loaded_rows;
+    const int begin = operand.shared ? block_rank() * rows : 0;
+    for (int i = 0; i < rows; i += operand.box_rows) {
+        if (design.skips_boxes && begin + i >= wanted) break;
+        load_box<design, operand>(to, map, full, k, row, begin + i, batch);
+    }
+}
+
+/// The rows of A that a tile loads. Grouped: whole boxes. If blocks share B, a block without rows of A still loads its
+/// part of B.
+template <Design design>
+TILEWRIGHT_DEVICE int rows_of_a(const Arguments& arguments, const WorkTileOf<design>& work) {
+    if constexpr (design.groups == Groups::k_anywhere) {
+        return design.d_rows;
+    } else if constexpr (design.groups != Groups::rows) {
+        const int rows = rows_of_a(design, arguments.m - work.row);
+        return design.cluster.use == ClusterUse::share_b ? max(rows, 0) : rows;
+    } else if constexpr (!design.skips_boxes) {
+        return design.d_rows;
+    } else {
+        constexpr int box = design.operand_a().box_rows;
+        return min(tiles_along(work.row_end - work.row, box) * box, design.d_rows);
+    }
+}
+
+/// The coordinate of a k-block's scales from `row` on. Their map has one dimension.
+TILEWRIGHT_DEVICE int scale_coordinate(const ScaleView& scales, int row, int k_block) {
+    return k_block * int(scales.k_stride) + row;
+}
+
+/// Whether the first k-block can be loaded ahead of the block's synchronisation: it needs no barrier of a peer and no
+/// work tile.
+constexpr bool loads_early(const Design& design) { return !design.has_scheduler() && !design.cluster.shares_operand(); }
+
+/// One thread issues. The whole warp runs the loop, so that its state stays in uniform registers, from which TMA takes
+/// coordinates.
+template <Design design>
+class Loader : GroupMaps<design> {
+public:
+    TILEWRIGHT_DEVICE Loader(Shared<design>& shared, const Arguments& arguments, const WorkTiles<design>& tiles)
+        : shared_(known_address(shared)), arguments_(arguments), tiles_(tiles), slice_(k_slice_of<design>(arguments)) {}
+
+    /// Loads the first k-block as soon as its barrier is initialised, because a cold start takes as long as some
+    /// products.
+    TILEWRIGHT_DEVICE void begin() {
+        const WorkTileOf<design> work = tiles_.first(budget_);
+        if (work.exists == 0 || slice_.count == 0) return;
+        fill(work, slice_.begin, rows_of_a<design>(arguments_, work));
+        done_ = 1;
+    }
+
+    /// Loads all other k-blocks, and waits until all are read. Returns the rest of the wait budget.
+    TILEWRIGHT_DEVICE int run() {
+        if constexpr (design.groups == Groups::k_anywhere) this->claim_entry();
+        for (WorkTileOf<design> work = tiles_.first(budget_); work.exists != 0; work = tiles_.next(budget_)) {
+            const int rows = rows_of_a<design>(arguments_, work);
+            if constexpr (design.is_k_grouped()) slice_ = k_slice_of<design>(work);
+            if constexpr (design.groups == Groups::k_anywhere) this->take(arguments_, work, tiles_.origin);
+            for (int i = done_; i < slice_.count; ++i) {
+                stamp_(Event::waits_empty);
+                barrier_wait(shared_.empty[ring_.stage], ring_.phase, {budget_, BarrierName::empty, ring_.stage});
+                fill(work, slice_.begin + i, rows);
+            }
+            done_ = 0;
+            if constexpr (design.output == Output::f32_by_tma) {
+#pragma unroll 1
+                for (int index = 0; index < design.output_stages; ++index) fill_with_c(work, index);
+            }
+        }
+        wait_for_last();
+        if constexpr (design.groups == Groups::k_anywhere) {
+            if (budget_ >= 0) this->release_entry();
+        }
+        return budget_;
+    }
+
+private:
+    /// Waits until the last stage has been read. Until then it watches a consumer that still waits for a stage.
+    TILEWRIGHT_DEVICE void wait_for_last() {
+        const int last = ring_.previous();
+        const u32 phase = ring_.stage == 0 ? ring_.phase : ring_.phase ^ 1;
+        barrier_wait(shared_.empty[last], phase, {budget_, BarrierName::empty, last});
+    }
+
+    /// The bytes that a full barrier waits for, without scales.
+    TILEWRIGHT_DEVICE static int value_bytes(int rows) {
+        return design.value_bytes_per_stage() - (design.d_rows - rows) * design.operand_a().row_bytes;
+    }
+
+    /// The number of a D tile's packed tiles that are ahead of the end of B.
+    TILEWRIGHT_DEVICE int packed_tiles(const WorkTileOf<design>& work) {
+        const int left = packed_tiles_of<design>(arguments_).row_tiles - work.column / packed_tile_rows;
+        return min(left, design.d_columns / packed_tile_rows);
+    }
+
+    /// The bytes that `value_bytes` counts although they do not exist.
+    TILEWRIGHT_DEVICE int missing_packed_bytes(const WorkTileOf<design>& work) {
+        if constexpr (design.has_windows() && design.b.form == Form::tiles) {
+            return design.operand_b().loaded_bytes - packed_tiles(work) * loaded_tile_bytes<design>(arguments_);
+        } else {
+            return (design.d_columns / packed_tile_rows - packed_tiles(work)) * loaded_tile_bytes<design>(arguments_);
+        }
+    }
+
+    /// The two tiles of 128 rows are adjacent in memory too. Tiles with windows have more bytes. For unpacked weights
+    /// read in place, the values are a box of rows, with zeros after the last row.
+    TILEWRIGHT_DEVICE void load_packed(Barrier& full, const WorkTileOf<design>& work, int k_block) {
+        const PackedTiles packed = packed_tiles_of<design>(arguments_);
+        const int bytes = loaded_tile_bytes<design>(arguments_);
+        const int first = work.column / packed_tile_rows, count = packed_tiles(work);
+        u8* to = shared_.values_of_b(ring_.stage);
+        if constexpr (design.b.form == Form::rows_and_tiles) {
+            tma_load(to, arguments_.b, full, k_block * raw_row_bytes, work.column, work.matrix_of_b());
+            to += design.d_columns * raw_row_bytes;
+        }
+#pragma unroll
+        for (int i = 0; i < design.d_columns / packed_tile_rows; i += 2) {
+            if (i >= count) break;
+            bulk_load(to + i * bytes, packed.at(work.matrix_of_b(), first + i, k_block, bytes),
+                      min(count - i, 2) * bytes, full);
+        }
+    }
+
+    /// Loads rows of one box of k, which begins at element `k`.
+    TILEWRIGHT_DEVICE void load_a(Barrier& full, const WorkTileOf<design>& work, u8* to, int k, int rows) {
+        constexpr OperandTile a = design.operand_a();
+        if constexpr (design.groups == Groups::rows || a.is_mn_major()) {
+            load_rows<design, a>(to, arguments_.a, full, k, work.row, work.batch, rows);
+        } else {
+            static_assert(a.box_rows == a.loaded_rows);
+            const TensorMap& map = rows < design.d_rows ? arguments_.a_last : arguments_.a;
+            const int first = a.shared ? block_rank() * (rows / design.cluster.size) : 0;
+            load_box<design, a>(to, map, full, k, work.row, first, work.matrix_of_a());
+        }
+    }
+
+    TILEWRIGHT_DEVICE void load_a(Barrier& full, const WorkTileOf<design>& work, int k_block, int rows) {
+        u8* const to = shared_.values_of_a(ring_.stage);
+        const int k = k_block * design.stage_k;
+        load_a(full, work, to, k, rows);
+        if constexpr (design.k_boxes == 2) load_a(full, work, to + design.d_rows * row_bytes, k + design.box_k, rows);
+    }
+
+    TILEWRIGHT_DEVICE void load_a_scales(Barrier& full, const WorkTileOf<design>& work, int k_block, int rows) {
+        float* const to = shared_.scales_of_a(ring_.stage);
+        if constexpr (design.scale_order == ScaleOrder::along_k) {
+            const bool last = design.groups != Groups::rows && rows < design.d_rows;
+            const TensorMap& map = last ? arguments_.a_scales_last : arguments_.a_scales;
+            tma_load(to, map, full, k_block, work.row, work.matrix_of_a());
+        } else {
+            const int x = scale_coordinate(arguments_.scales_a, work.row, k_block);
+            tma_load(to, arguments_.a_scales, full, x, 0, work.matrix_of_a());
+        }
+    }
+
+    /// The barrier at which a k-block's bytes arrive: usually `full`. It is `landed` if a group ends within the k-block
+    /// or TMA cannot load the group. Then another warp waits at `landed`, clears the bytes after the end
+    /// (zero_k_tail.h) or loads all values (unaligned_groups.h), and makes this thread's arrival at `full`.
+    TILEWRIGHT_DEVICE Barrier& arrival_of(int stage, const WorkTileOf<design>& work, int k_block) {
+        if constexpr (design.groups == Groups::k_anywhere) {
+            if (!this->loads()) return shared_.landed.barriers[stage];
+        }
+        if constexpr (design.groups == Groups::k_aligned) {
+            const int left = work.k - (k_block - work.k_block) * design.stage_k;
+            if (left < design.stage_k) return shared_.landed.barriers[stage];
+        }
+        return shared_.full[stage];
+    }
+
+    TILEWRIGHT_DEVICE void load_values_of_group(Barrier& full, const WorkTileOf<design>& work, int k_block) {
+        const int stage = ring_.stage, k = (k_block - work.k_block) * design.stage_k;
+        load_rows<design, design.operand_a()>(shared_.values_of_a(stage), this->map_of_a(), full, k, work.row, 0);
+        load_rows<design, design.operand_b()>(shared_.values_of_b(stage), this->map_of_b(), full, k, work.column, 0);
+    }
+
+    /// Loads a k-block with `rows` rows of A.
+    TILEWRIGHT_DEVICE void fill(const WorkTileOf<design>& work, int k_block, int rows) {
+        constexpr bool has_a_scales = design.operand_a().scales_of_row > 0,
+                       has_b_scales = design.operand_b().scales_of_row > 0;
+        const bool has_rows = design.cluster.use != ClusterUse::share_b || rows > 0;
+        const bool scales =
+            may_use_tma(design.scale_route) && (design.scale_route == ScaleRoute::tma || arguments_.scales_by_tma);
+        const bool a_scales = has_a_scales && scales && has_rows && k_block % design.k_blocks_per_scale_copy == 0;
+        const int stage = ring_.stage;
+        stamp_(Event::loads);
+        Barrier& full = arrival_of(stage, work, k_block);
+        // After a time-out no stage is filled, because the consumers' waits are ended (kernel/watch.h). The check is
+        // here, because lanes could take an exit from the loop one by one.
+        if (is_elected() && budget_ >= 0) {
+            int bytes = value_bytes(rows);
+            if (a_scales) bytes += a_scale_copy_bytes(design, rows);
+            if (scales) bytes += design.operand_b().scale_bytes();
+            if constexpr (design.groups == Groups::k_anywhere) {
+                if (!this->loads()) bytes -= value_bytes(rows);
+            }
+            if constexpr (design.b.is_packed()) bytes -= missing_packed_bytes(work);
+            barrier_arrive_expect(full, bytes);
+            if constexpr (design.groups == Groups::k_anywhere) {
+                if (this->loads()) load_values_of_group(full, work, k_block);
+            } else {
+                if (has_rows) load_a(full, work, k_block, rows);
+                if constexpr (design.b.is_packed()) {
+                    load_packed(full, work, k_block);
+                } else {
+                    load_rows<design, design.operand_b()>(shared_.values_of_b(stage), arguments_.b, full,
+                                                          k_block * design.stage_k, work.column, work.matrix_of_b());
+                }
+            }
+            if (a_scales) load_a_scales(full, work, k_block, rows);
+            if (has_b_scales && scales) {
+                tma_load(shared_.scales_of_b(stage), arguments_.b_scales, full,
+                         scale_coordinate(arguments_.scales_b, work.column, k_block), 0, work.matrix_of_b());
+            }
+        }
+        sync_warp();
+        ring_.advance();
+    }
+
+    /// D of f32: loads C, if it is given, into the tile's `index`-th stage after its k-blocks.
+    TILEWRIGHT_DEVICE void fill_with_c(const WorkTileOf<design>& work, int index) {
+        const int stage = ring_.stage;
+        barrier_wait(shared_.empty[stage], ring_.phase, {budget_, BarrierName::empty, stage});
+        Barrier& full = shared_.full[stage];
+        if (is_elected() && budget_ >= 0) {
+            const bool adds = arguments_.addend.data != nullptr;
+            int parts = 0;
+            for_each_f32_part<design>(shared_, work, arguments_.m, stage, index, [&](u8*, int, int) { ++parts; });
+            barrier_arrive_expect(full, adds ? parts * f32_part_bytes : 0);
+            for_each_f32_part<design>(shared_, work, arguments_.m, stage, index, [&](u8* part, int column, int row) {
+                if (adds) tma_load_once(part, arguments_.a_scales_last, full, column, row, work.batch);
+            });
+        }
+        sync_warp();
+        ring_.advance();
+    }
+
+    Shared<design>& shared_;
+    const Arguments& arguments_;
+    [[no_unique_address]] Stamps<design> stamp_{arguments_};
+    WorkTiles<design> tiles_;
+    KSlice slice_;
+    PipelineState<design.stages> ring_{.phase = 1};
+    int done_ = 0;  // k-blocks of the first tile that `begin` loaded
+    int budget_ = wait_budget;
+};
+
+}  // namespace tilewright::hopper

@@ -1,0 +1,101 @@
+// Operand feeds: they move the two operands of a k-block to the tensor core. A mainloop asks its feed to `issue` the
+// wgmmas of a subtile. It calls `complete` after it has waited for them; until then the feed must keep its registers.
+#pragma once
+
+#include "hopper/multiply/feed_bf16.h"
+#include "hopper/multiply/feed_packed.h"
+#include "hopper/multiply/feed_windows.h"
+#include "hopper/multiply/fragments.h"
+
+namespace tilewright::hopper {
+
+/// Both operands from shared memory. d (+)= the subtile's rows of mma A times its rows of mma B, from the stage
+/// `c.ring`.
+template <Design design>
+TILEWRIGHT_DEVICE void issue(Consumer<design>& c, float (&d)[design.wgmma_n / 2], int subtile, bool accumulate) {
+    static_assert(design.feed == FeedKind::shared);
+    const int rows = subtile / design.wgmmas_along_n * wgmma_m;
+    const MatrixDescriptor a =
+        c.mma_a_descriptor + (c.ring.stage * design.shape.m + rows) * (row_bytes / descriptor_bytes);
+    const MatrixDescriptor b = mma_b_rows(c, subtile);
+#pragma unroll
+    for (int step = 0; step < wgmma_steps; ++step) {
+        wgmma<design.wgmma_n, design.mma_a.multiplied, design.mma_b.multiplied>(
+            d, a + step * (wgmma_k_bytes / descriptor_bytes), b + step * (wgmma_k_bytes / descriptor_bytes),
+            accumulate || step > 0);
+    }
+}
+
+template <Design design>
+struct Feed<design, FeedKind::shared> {
+    TILEWRIGHT_DEVICE explicit Feed(const Consumer<design>& /*consumer*/) {}
+
+    TILEWRIGHT_DEVICE void issue(Consumer<design>& c, float (&d)[design.wgmma_n / 2], int subtile, bool accumulate) {
+        hopper::issue(c, d, subtile, accumulate);
+    }
+
+    TILEWRIGHT_DEVICE void complete() {}
+};
+
+/// mma A is MN-major. A stage has 128 bytes of mma A's rows per k, in the swizzle of all rows of 128 bytes. The
+/// instruction ldmatrix gives a lane pairs of adjacent rows for two k at a time. Two permutes turn two pairs into four
+/// k of each row.
+template <Design design>
+struct Feed<design, FeedKind::transposed> : Fragments<design> {
+    static_assert(design.shape.m % mn_major_box == 0);
+
+    TILEWRIGHT_DEVICE explicit Feed(const Consumer<design>& c) : place_(place(c)) {
+        // Lanes 2 and 3 of four find the later pair of k in the matrix of the earlier one, see `k_of_address`.
+        const bool exchanged = c.lane % 4 >= 2;
+        first_row_ = exchanged ? 0x2064 : 0x6420;
+        second_row_ = exchanged ? 0x3175 : 0x7531;
+    }
+
+    TILEWRIGHT_DEVICE void issue(Consumer<design>& c, float (&d)[design.wgmma_n / 2], int subtile, bool accumulate) {
+        if (subtile % design.wgmmas_along_n == 0) fill(c, subtile);
+        this->issue_held(c, d, subtile, accumulate);
+    }
+
+    /// Loads the warp's 16 rows of the subtile's 64. (A warpgroup of 128 rows begins with a box, so that its second 64
+    /// rows are four chunks further. This is one bit of the swizzled address.)
+    TILEWRIGHT_DEVICE void fill(const Consumer<design>& c, int subtile) {
+        const int half = subtile / design.wgmmas_along_n;
+        const u8* const from = c.shared.mma_a_values[c.ring.stage] + (place_ ^ half * wgmma_m);
+        u32 pairs[wgmma_steps][fragment_words];
+#pragma unroll
+        for (int step = 0; step < wgmma_steps; ++step) {
+            load_matrix_transposed(pairs[step], from + step * wgmma_k_bytes * row_bytes);
+        }
+#pragma unroll
+        for (int step = 0; step < wgmma_steps; ++step) {
+#pragma unroll
+            for (int i = 0; i < fragment_words; ++i) {
+                this->words[Fragments<design>::held(subtile)][step][i] = permute_bytes(
+                    pairs[step][i / 2 * 2], pairs[step][i / 2 * 2 + 1], i % 2 == 0 ? first_row_ : second_row_);
+            }
+        }
+    }
+
+private:
+    /// The k within a step's 32 for which a lane gives an address. Rows 2 i and 2 i + 1 of a matrix are for lane i of
+    /// four. This lane needs k 4 i .. 4 i + 3 (16 more in matrices 2 and 3), from two matrices. The eight rows of a
+    /// matrix must differ modulo 8, because otherwise they share banks. So the last two lanes take their pairs in the
+    /// other order.
+    TILEWRIGHT_DEVICE static int k_of_address(int lane) {
+        const int of_four = lane / 2 % 4, matrix = lane / 8;
+        return matrix / 2 * 16 + of_four * 4 + (matrix % 2 ^ of_four / 2) * 2 + lane % 2;
+    }
+
+    /// The lane's address in the first stage, in bytes, for the warp's first 16 rows.
+    TILEWRIGHT_DEVICE static int place(const Consumer<design>& c) {
+        const int row = c.first_row() + c.warp * warp_rows, k = k_of_address(c.lane);
+        const int chunk = row % mn_major_box / 16;
+        return row / mn_major_box * mn_major_box * row_bytes + k * row_bytes + (chunk ^ k % 8) * 16;
+    }
+
+    int place_;
+    u32 first_row_;  // byte selectors for a lane's two rows
+    u32 second_row_;
+};
+
+}  // namespace tilewright::hopper

@@ -1,0 +1,127 @@
+// The tiles of k-grouped problems whose groups begin anywhere. In addition to a group's k, a tile needs the place of
+// the group's values and of its scales. Scales begin a new column with each group.
+#pragma once
+
+#include "hopper/schedule/dense.h"
+#include "hopper/schedule/group_sizes.h"
+
+namespace tilewright::hopper {
+
+/// The place of a group's values.
+struct GroupOrigin {
+    // The sum of k of the earlier groups, or the group's beginning in the rows of all groups.
+    int begin;
+    int k;  // k of the group's rows in memory; the scales may serve fewer
+};
+
+/// Whether TMA can load from the group: the addresses and strides of its rows must be multiples of 16 bytes.
+TILEWRIGHT_DEVICE bool is_tma_aligned(const GroupOrigin& origin, bool flat) {
+    return origin.begin % 16 == 0 && (!flat || origin.k % 16 == 0);
+}
+
+/// Handles 32 groups at a time, one per lane of a warp. Sizes are clamped as in src/problem/geometry.cpp.
+class KOrigins {
+public:
+    TILEWRIGHT_DEVICE KOrigins(const GroupSizes& sizes, int groups, int k, int columns)
+        : sizes_(sizes), groups_(groups), k_limit_(k), columns_(columns) {}
+
+    /// Selects `group` for the functions that follow; the same in all lanes. Groups in ascending order are read once.
+    TILEWRIGHT_DEVICE void find(int group) {
+        if (group < first_) restart();
+        while (group >= first_ + warp_threads) read_next();
+        lane_ = group - first_;
+    }
+    TILEWRIGHT_DEVICE GroupOrigin origin() const {
+        return {.begin = from_lane(begin_, lane_), .k = from_lane(k_, lane_)};
+    }
+    /// The first column of scales, and the k that the columns serve.
+    TILEWRIGHT_DEVICE int column() const { return from_lane(column_, lane_); }
+    TILEWRIGHT_DEVICE int served() const {
+        const int k = from_lane(k_, lane_), left = columns_ - column();
+        return left >= tiles_along(k, row_bytes) ? k : left * row_bytes;
+    }
+
+private:
+    /// The sum of `value` and of all earlier lanes, limited to `limit`. `value` becomes the sum over all lanes.
+    TILEWRIGHT_DEVICE static int sum_before(int each, int limit, int& value) {
+        u32 sum = u32(each);
+        const int lane = lane_index();
+#pragma unroll
+        for (int step = 1; step < warp_threads; step *= 2) {
+            const u32 before = u32(from_lane(int(sum), lane - step));
+            if (lane >= step) sum = at_most(sum + before, limit);
+        }
+        const u32 start = u32(value), earlier = u32(from_lane(int(sum), lane - 1));
+        value = int(at_most(start + u32(from_lane(int(sum), warp_threads - 1)), limit));
+        return lane == 0 ? int(start) : int(at_most(start + earlier, limit));
+    }
+    TILEWRIGHT_DEVICE static u32 at_most(u32 value, int limit) { return value < u32(limit) ? value : u32(limit); }
+
+    TILEWRIGHT_DEVICE void restart() {
+        first_ = -warp_threads;
+        next_begin_ = next_column_ = 0;
+    }
+
+    TILEWRIGHT_DEVICE int clamped(i64 size) const { return size < 0 ? 0 : size < k_limit_ ? int(size) : k_limit_; }
+
+    TILEWRIGHT_DEVICE void read_next() {
+        first_ += warp_threads;
+        const int group = first_ + lane_index();
+        const int size = group < groups_ ? clamped(size_at(sizes_, group)) : 0;
+        if (sizes_.kind == SizeKind::counts) {
+            begin_ = sum_before(size, k_limit_, next_begin_);
+            k_ = min(size, k_limit_ - begin_);
+        } else {
+            const int furthest = max(largest_of_lanes(size), next_begin_);
+            const int before = from_lane(furthest, lane_index() - 1);
+            begin_ = lane_index() == 0 ? next_begin_ : before;
+            k_ = max(size - begin_, 0);
+            next_begin_ = from_lane(furthest, warp_threads - 1);
+        }
+        column_ = sum_before(min(tiles_along(k_, row_bytes), columns_), columns_, next_column_);
+    }
+
+    const GroupSizes& sizes_;
+    int groups_;
+    int k_limit_;
+    int columns_;
+    int first_ = -warp_threads;  // the group of lane 0
+    int lane_ = 0;
+    int next_begin_ = 0;  // the beginning of the group after the lanes' groups
+    int next_column_ = 0;
+    int begin_ = 0;  // the beginning of the lane's group
+    int k_ = 0;
+    int column_ = 0;
+};
+
+/// The tiles of one block.
+template <Design design>
+class KAnywhereSchedule {
+public:
+    TILEWRIGHT_DEVICE KAnywhereSchedule(const Arguments& arguments, int block, int blocks)
+        : tiles_(arguments.scheduler, block, blocks),
+          origins_(arguments.sizes, arguments.batch, arguments.k, GroupValues::unpacked(arguments.a_last).columns) {
+        prefetch_sizes(arguments.sizes, arguments.batch, block, blocks);
+    }
+
+    TILEWRIGHT_DEVICE WorkTileOf<design> next() {
+        const WorkTile tile = tiles_.next();
+        WorkTileOfK work{.row = tile.row, .column = tile.column, .batch = tile.batch, .exists = tile.exists};
+        if (tile.exists == 0) return work;
+        origins_.find(tile.batch);
+        work.k_block = origins_.column();
+        work.k = origins_.served();
+        origin_ = origins_.origin();
+        return work;
+    }
+
+    /// The place of the values of the last tile's group.
+    TILEWRIGHT_DEVICE GroupOrigin origin() const { return origin_; }
+
+private:
+    Schedule<design> tiles_;
+    KOrigins origins_;
+    GroupOrigin origin_{};
+};
+
+}  // namespace tilewright::hopper

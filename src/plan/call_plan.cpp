@@ -1,0 +1,36 @@
+#include "plan/call_plan.h"
+
+#include <stdexcept>
+
+#include "hopper/description/derive.h"
+#include "plan/planned_tile.h"
+#include "plan/tma.h"
+#include "plan/variant.h"
+
+namespace tilewright::planner {
+namespace {
+
+KernelPlan with_tma(const Geometry& product, const hopper::Kernel& kernel) {
+    const hopper::Design design = design_of(kernel);
+    return {.tile = kernel,
+            .stores_by_tma = stores_by_tma(product, design),
+            .scales_by_tma = loads_scales_by_tma(product, design)};
+}
+
+}  // namespace
+
+KernelPlan kernel_plan(const Geometry& product, const hopper::Kernel& chosen) {
+    return with_tma(product, variant(product, chosen));
+}
+
+KernelPlan given_kernel(const Geometry& product, const hopper::Kernel& kernel) {
+    if (!serves(product, kernel))
+        throw std::logic_error("another variant of " + name(planned_tile(kernel)) + " serves");
+    return with_tma(product, kernel);
+}
+
+CallPlan call_plan(const GpuCall& call, const hopper::Kernel& chosen) {
+    return {.call = call, .kernel = kernel_plan(call.product, chosen)};
+}
+
+}  // namespace tilewright::planner

@@ -1,0 +1,77 @@
+#include "plan/kernel_path.h"
+
+#include "hopper/description/derive.h"
+
+namespace tilewright::planner {
+namespace {
+
+using hopper::FeedKind;
+
+std::string feed_words(const hopper::Design& tile) {
+    const std::string from =
+        tile.b.form == hopper::Form::rows_and_tiles ? "unpacked FP4 weights" : "packed FP4 weights";
+    switch (tile.feed) {
+        case FeedKind::shared: return "both operands from shared memory";
+        case FeedKind::transposed:
+            return std::string(tile.a.form == hopper::Form::columns ? "a" : "b") + " transposed in registers";
+        case FeedKind::decoded: return from + " decoded to e4m3 in registers";
+        case FeedKind::windowed: return from + " decoded to e4m3 in registers, wide rows once per exponent window";
+        case FeedKind::decoded_to_bf16:
+        case FeedKind::k_block_to_bf16: return from + " decoded to bf16 in registers";
+    }
+    return "";
+}
+
+/// In the order in which multiply/mainloop.h chooses.
+std::string loop_words(const hopper::Design& tile) {
+    if (tile.loop == hopper::Loop::steps) return "sums of 32 k-elements, each scaled and added in fp32";
+    if (tile.loop == hopper::Loop::unpromoted) {
+        const std::string all = "one sum over k in the tensor core";
+        return tile.wide_rows ? all + ", wide rows again in sums of 32 k-elements" : all;
+    }
+    const std::string sums = tile.order.has(ScaleUse::chains) ? "sums of 128 k-elements, each scaled and added in fp32"
+                                                              : "sums of 128 k-elements, each added in fp32";
+    if (tile.loop == hopper::Loop::two_partials) return sums + ", two at a time";
+    if (tile.loop != hopper::Loop::filling_next) return sums;
+    const bool decodes = tile.feed != FeedKind::transposed;
+    return sums + (decodes ? ", the next rows decoded meanwhile" : ", the next rows transposed meanwhile");
+}
+
+/// 1x128 and 1x32 scales, which change along k.
+std::string row_scale_route(const KernelPlan& kernel) {
+    const hopper::Design tile = design_of(kernel.tile);
+    if (tile.loop == hopper::Loop::steps) return "loaded by a warp for every 32 k-elements";
+    if (kernel.scales_by_tma)
+        return tile.scale_route == hopper::ScaleRoute::four_or_copies ? "by TMA, for four k-blocks at once" : "by TMA";
+    return may_copy(tile.scale_route) ? "copied by a warp for every k-block" : "loaded by a warp for every k-block";
+}
+
+std::string scale_words(const KernelPlan& kernel) {
+    const hopper::Design tile = design_of(kernel.tile);
+    std::string text;
+    const auto add = [&](const std::string& part) { text += (text.empty() ? "" : "; ") + part; };
+    if (tile.has_row_scales()) add("of rows in the loop, " + row_scale_route(kernel));
+    if (tile.has_block_scales) add("of 128x128 blocks in the loop, loaded by a warp in chunks");
+    if (tile.has_epilogue_scales) add("of rows or tensors at the end");
+    if (tile.scales_alpha) add("of NVFP4 tensors with alpha");
+    return text.empty() ? "none" : text;
+}
+
+std::string output_words(const KernelPlan& kernel) {
+    const std::string stored = kernel.stores_by_tma ? "stored by TMA" : "stored by threads";
+    if (kernel.tile.output == hopper::Output::f32_by_tma)
+        return "f32, " + stored + " through the memory that C is loaded into";
+    return kernel.tile.cluster.use == hopper::ClusterUse::split_k ? "slices of k added in order, " + stored : stored;
+}
+
+}  // namespace
+
+KernelPath kernel_path(const KernelPlan& kernel) {
+    const hopper::Design design = design_of(kernel.tile);
+    return {.feed = feed_words(design),
+            .loop = loop_words(design),
+            .scales = scale_words(kernel),
+            .output = output_words(kernel)};
+}
+
+}  // namespace tilewright::planner

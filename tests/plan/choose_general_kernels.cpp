@@ -1,0 +1,166 @@
+// Says which general kernels the pack can do without (tools/choose_general_kernels). For each kind of calls that need
+// one it prints the tiles that together lose the least, by the planner's model.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "plan/choose.h"
+#include "plan/cost.h"
+#include "plan/general_calls.h"
+#include "plan/legality.h"
+#include "plan/shipped_tiles.h"
+#include "plan/variant.h"
+
+namespace {
+
+using namespace tilewright;
+using namespace tilewright::planner;
+
+/// Larger sets lose so little that no exchange matters.
+constexpr std::size_t most_exchanged = 12;
+
+constexpr double never = std::numeric_limits<double>::infinity();
+
+struct Call {
+    std::size_t usual = 0;        // the tile that the call takes if all general kernels ship
+    std::vector<double> seconds;  // by tile; `never` where the bits would differ, or the tile is illegal
+    std::string key;
+};
+
+struct Kind {
+    hopper::Kernel family;
+    std::string name;
+    std::vector<hopper::Kernel> tiles;
+    std::vector<Call> calls;
+};
+
+using Kept = std::vector<bool>;
+
+struct Loss {
+    double mean = 0;
+    double worst = 0;
+    const Call* at_worst = nullptr;
+
+    /// Sets beyond 30 % at worst are as bad as ones that lose much more in the mean.
+    double badness() const { return mean + std::max(0.0, worst - 0.3); }
+};
+
+Loss loss(const Kind& kind, const Kept& kept) {
+    Loss result;
+    std::vector<std::size_t> list;
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+        if (kept[i]) list.push_back(i);
+    }
+    for (const Call& call : kind.calls) {
+        if (kept[call.usual]) continue;
+        double best = never;
+        for (const std::size_t i : list) best = std::min(best, call.seconds[i]);
+        const double lost = std::max(0.0, best / call.seconds[call.usual] - 1);
+        result.mean += lost / static_cast<double>(kind.calls.size());
+        if (lost > result.worst) {
+            result.worst = lost;
+            result.at_worst = &call;
+        }
+    }
+    return result;
+}
+
+/// Leaves out the kernel that is missed the least.
+void drop_one(const Kind& kind, Kept& kept) {
+    Kept best;
+    double least = never;
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+        if (!kept[i]) continue;
+        Kept without = kept;
+        without[i] = false;
+        if (const double badness = loss(kind, without).badness(); best.empty() || badness < least) {
+            best = without;
+            least = badness;
+        }
+    }
+    kept = best;
+}
+
+/// Exchanges one kernel for another as long as that helps.
+void exchange(const Kind& kind, Kept& kept) {
+    double least = loss(kind, kept).badness();
+    for (bool better = true; better;) {
+        better = false;
+        for (std::size_t out = 0; out < kept.size(); ++out) {
+            for (std::size_t in = 0; in < kept.size() && kept[out]; ++in) {
+                if (kept[in]) continue;
+                kept[out] = false;
+                kept[in] = true;
+                if (const double badness = loss(kind, kept).badness(); badness < least - 1e-4) {
+                    least = badness;
+                    better = true;
+                    break;
+                }
+                kept[out] = true;
+                kept[in] = false;
+            }
+        }
+    }
+}
+
+void add_call(const GeneralCall& each, std::vector<Kind>& kinds) {
+    const Workload work = workload(each.problem);
+    if (!unsupported(work).empty() || work.empty()) return;
+    const hopper::Kernel usual = choose_tiles(work, h200(), tuned_rows()).usual;
+    if (variant(work.geometry, usual).output != hopper::Output::any) return;
+    const hopper::Kernel family = family_tile(work);
+    auto kind = std::ranges::find(kinds, family, &Kind::family);
+    if (kind == kinds.end()) {
+        kind = kinds.insert(kinds.end(),
+                            {.family = family, .name = each.kind, .tiles = shipped_tiles(family), .calls = {}});
+        std::erase_if(kind->tiles, [](const hopper::Kernel& tile) { return tile.cluster.shares_operand(); });
+    }
+    Call call{.seconds = {}, .key = work.key};
+    for (const hopper::Kernel& tile : kind->tiles) {
+        const bool may = design_of(tile).k_slices == design_of(usual).k_slices && !why_illegal(tile, work, h200());
+        call.seconds.push_back(may ? cost(variant(work.geometry, tile), work, h200()).seconds : never);
+    }
+    hopper::Kernel alone = usual;
+    if (shares_operand(alone)) alone.cluster = {};
+    const auto at = std::ranges::find(kind->tiles, alone);
+    if (at == kind->tiles.end()) return;  // expanded weights
+    call.usual = static_cast<std::size_t>(at - kind->tiles.begin());
+    kind->calls.push_back(std::move(call));
+}
+
+void print(const Kind& kind) {
+    fmt::print("{}: {} calls, {} tiles\n", kind.name, kind.calls.size(), kind.tiles.size());
+    Kept kept(kind.tiles.size(), true);
+    for (std::size_t count = kept.size() - 1; count > 0; --count) {
+        drop_one(kind, kept);
+        if (std::isinf(loss(kind, kept).badness())) break;
+        if (count <= most_exchanged) exchange(kind, kept);
+        const Loss lost = loss(kind, kept);
+        if (lost.mean > 0.1) break;
+        fmt::print("  {:2} kernels lose {:5.2f} % in the mean, {:5.1f} % at worst ({}):", count, lost.mean * 100,
+                   lost.worst * 100, lost.at_worst == nullptr ? "" : lost.at_worst->key);
+        for (std::size_t i = 0; i < kept.size(); ++i) {
+            if (kept[i]) fmt::print(" [{}]", name(planned_tile(kind.tiles[i])));
+        }
+        fmt::print("\n");
+    }
+    std::fflush(stdout);
+}
+
+}  // namespace
+
+int main(int count, char** values) try {
+    std::vector<Kind> kinds;
+    for (const GeneralCall& each : general_calls(count > 1 ? std::stoi(values[1]) : 400)) add_call(each, kinds);
+    std::erase_if(kinds, [](const Kind& kind) { return kind.tiles.size() < 2; });  // nothing to choose
+    for (const Kind& kind : kinds) print(kind);
+    return 0;
+} catch (const std::exception& error) {
+    fmt::print(stderr, "choose_general_kernels: {}\n", error.what());
+    return 1;
+}
