@@ -184,8 +184,8 @@ TEST(Checks, WgmmaWithoutProxyFence) {
                      sync_block();
                      float d[4];
                      wgmma_fence();
-                     wgmma<8, Storage::e4m3, Storage::e4m3>(d, matrix_descriptor(shared.bytes),
-                                                            matrix_descriptor(shared.more), false);
+                     wgmma<8, ValueFormat::e4m3, ValueFormat::e4m3>(d, matrix_descriptor(shared.bytes),
+                                                                    matrix_descriptor(shared.more), false);
                      wgmma_commit();
                      wgmma_wait<0>();
                  });
@@ -197,8 +197,8 @@ template <int a_offset, int b_offset>
 void multiply(Shared& shared) {
     float d[4];
     wgmma_fence();
-    wgmma<8, Storage::e4m3, Storage::e4m3>(d, matrix_descriptor(shared.bytes) + a_offset,
-                                           matrix_descriptor(shared.more) + b_offset, false);
+    wgmma<8, ValueFormat::e4m3, ValueFormat::e4m3>(d, matrix_descriptor(shared.bytes) + a_offset,
+                                                   matrix_descriptor(shared.more) + b_offset, false);
     wgmma_commit();
     wgmma_wait<0>();
 }
@@ -221,7 +221,7 @@ void multiply_registers(Shared& shared) {
     wgmma_fence();
     load_matrix_transposed(a, shared.bytes + lane_index() * 16);
     if constexpr (fenced) wgmma_fence();
-    wgmma<8, Storage::e4m3, Storage::e4m3>(d, a, matrix_descriptor(shared.more), false);
+    wgmma<8, ValueFormat::e4m3, ValueFormat::e4m3>(d, a, matrix_descriptor(shared.more), false);
     wgmma_commit();
     if (before) a[2] += 1;
     wgmma_wait<0>();

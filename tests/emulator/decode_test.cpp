@@ -55,7 +55,7 @@ launch::QuantizeLaunch launch_of(Format format, const Order& order, const Codes&
                                  .rows = rows,
                                  .k = columns,
                                  .to = {.group = rows * padded, .row = padded, .k = 1}};
-    return std::get<launch::QuantizeLaunch>(launch::lower_preparation({.decoding = operand}, workspace).at(0));
+    return std::get<launch::QuantizeLaunch>(launch::lower_workspace({.decode_a = operand}, workspace).at(0));
 }
 
 /// Zeros after the end of a row, and nothing after the last row.
@@ -110,7 +110,7 @@ void expect_rows_of_counts(Format format, int matrices_at_once) {
         .to = {.group = room * k, .row = k, .k = 1},
         .row_counts = {.data = counts.data(), .format = format, .shape = {groups}, .strides = {2}}};
     auto launch =
-        std::get<launch::QuantizeLaunch>(launch::lower_preparation({.decoding = operand}, numbers.data()).at(0));
+        std::get<launch::QuantizeLaunch>(launch::lower_workspace({.decode_a = operand}, numbers.data()).at(0));
     EXPECT_EQ(launch.decoding.matrices_at_once, 32);
     launch.decoding.matrices_at_once = matrices_at_once;
     run_on_emulator(launch);

@@ -47,15 +47,15 @@ public:
         : packed_(pack_weights(test.problem().b, packed_for(test.spec().recipe.a))) {
         test.problem().b = {.packed = packed_};
         const Geometry g = test.geometry();
-        before = preparation(g, true);
+        before = workspace_plan(g, true);
         memory_.resize(static_cast<std::size_t>(before.bytes) + 2 * alignment, poison);
         void* workspace = memory_.data();
         std::size_t space = memory_.size();
         std::align(alignment, static_cast<std::size_t>(before.bytes), workspace, space);
-        for (const launch::PreparationLaunch& each : launch::lower_preparation(before, workspace)) {
+        for (const launch::PreparationLaunch& each : launch::lower_workspace(before, workspace)) {
             run_on_emulator(std::get<launch::QuantizeLaunch>(each));
         }
-        geometry = prepared(g, before, workspace);
+        geometry = after_workspace(g, before, workspace);
         end_ = static_cast<std::uint8_t*>(workspace) + before.bytes;
     }
 
@@ -65,7 +65,7 @@ public:
         return std::all_of(end_, last, [](std::uint8_t byte) { return byte == poison; });
     }
 
-    Preparation before;
+    WorkspacePlan before;
     Geometry geometry;
 
 private:

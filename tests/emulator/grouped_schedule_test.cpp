@@ -2,6 +2,8 @@
 // tile of every group once and no other, with the groups as src/problem defines them.
 #include "hopper/schedule/grouped.h"
 
+#include "hopper/description/derive.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +19,9 @@
 namespace tilewright::tests {
 namespace {
 
-using hopper::Tile;
+using hopper::Design;
+using hopper::Groups;
+using hopper::Kernel;
 using hopper::WorkTile;
 
 constexpr std::array groupings{Grouping::m_grouped_offsets, Grouping::m_grouped_masked,
@@ -47,7 +51,7 @@ hopper::Arguments arguments_of(const Mix& mix, hopper::KernelReport& report) {
     return arguments;
 }
 
-template <Tile tile>
+template <Design tile>
 Taken tiles_of(const Mix& mix) {
     hopper::KernelReport report{};
     const hopper::Arguments arguments = arguments_of(mix, report);
@@ -64,7 +68,7 @@ Taken tiles_of(const Mix& mix) {
     return taken;
 }
 
-template <Tile tile>
+template <Design tile>
 Taken expected(const Mix& mix) {
     const Geometry& g = mix.geometry;
     constexpr int wide = tile.shape.n * tile.cluster.size;
@@ -83,7 +87,7 @@ Taken expected(const Mix& mix) {
 }
 
 /// Long runs are cut where a raster ends, which changes no tile: only where rows that are stored end is said otherwise.
-template <Tile tile>
+template <Design tile>
 Taken without_raster_ends(const Taken& taken, const Mix& mix) {
     Taken joined;
     for (auto [batch, group, row, column, end] : taken) {
@@ -142,7 +146,7 @@ void fill_entries(Mix& mix, std::mt19937_64& random) {
     if (random() % 2 == 0) narrow_entries(mix, random);
 }
 
-template <Tile tile>
+template <Design tile>
 void expect_every_tile_once(int mixes) {
     std::mt19937_64 random(static_cast<std::uint64_t>(tile.shape.m));
     for (int i = 0; i < mixes; ++i) {
@@ -164,21 +168,21 @@ void expect_every_tile_once(int mixes) {
 }
 
 TEST(GroupedSchedule, TakesEveryTileOnce) {
-    constexpr int mixes = TILEWRIGHT_GROUPED_MIXES, step = TILEWRIGHT_GROUPED_STEP;  // fewer mixes under sanitizers
-    expect_every_tile_once<Tile{.shape = {.m = 64, .n = 128, .warpgroups = 1}, .family = hopper::Family::m_grouped}>(
-        200 * mixes / step);
-    expect_every_tile_once<Tile{.shape = {.m = 192, .n = 64, .warpgroups = 3}, .family = hopper::Family::m_grouped}>(
-        100 * mixes / step);
-    expect_every_tile_once<Tile{
-        .shape = {.m = 128, .n = 32}, .cluster = hopper::share_a(2), .family = hopper::Family::m_grouped}>(100 * mixes /
-                                                                                                           step);
+    constexpr int share = TILEWRIGHT_SAMPLES != 0 ? 4 : 1;  // fewer mixes under sanitizers
+    expect_every_tile_once<design_of(Kernel{.shape = {.m = 64, .n = 128, .warpgroups = 1}, .groups = Groups::rows})>(
+        200 / share);
+    expect_every_tile_once<design_of(Kernel{.shape = {.m = 192, .n = 64, .warpgroups = 3}, .groups = Groups::rows})>(
+        100 / share);
+    expect_every_tile_once<design_of(
+        Kernel{.shape = {.m = 128, .n = 32}, .cluster = hopper::share_a(2), .groups = Groups::rows})>(100 / share);
 }
 
 /// For contiguous indices, hundreds of rows are skipped at once.
 TEST(GroupedSchedule, FindsTheEndsOfLongRuns) {
-    constexpr Tile tile{.shape = {.m = 64, .n = 128, .warpgroups = 1}, .family = hopper::Family::m_grouped};
+    constexpr Kernel kernel{.shape = {.m = 64, .n = 128, .warpgroups = 1}, .groups = Groups::rows};
+    constexpr Design tile = design_of(kernel);
     std::mt19937_64 random(1);
-    for (int i = 0; i < 20 * TILEWRIGHT_GROUPED_MIXES; ++i) {
+    for (int i = 0; i < 20; ++i) {
         Mix mix{.blocks = 2, .raster_width = 20 + static_cast<int>(random() % 80)};
         Geometry& g = mix.geometry;
         g.grouping.grouping = Grouping::m_grouped_indices;
@@ -198,9 +202,10 @@ TEST(GroupedSchedule, FindsTheEndsOfLongRuns) {
 
 /// The warp that reads the sizes skips 32 empty groups at a time.
 TEST(GroupedSchedule, SkipsEmptyGroups) {
-    constexpr Tile tile{.shape = {.m = 64, .n = 128, .warpgroups = 1}, .family = hopper::Family::m_grouped};
+    constexpr Kernel kernel{.shape = {.m = 64, .n = 128, .warpgroups = 1}, .groups = Groups::rows};
+    constexpr Design tile = design_of(kernel);
     std::mt19937_64 random(2);
-    for (int i = 0; i < 60 * TILEWRIGHT_GROUPED_MIXES; ++i) {
+    for (int i = 0; i < 60; ++i) {
         Mix mix{.blocks = 2, .raster_width = 1 + static_cast<int>(random() % 3)};
         Geometry& g = mix.geometry;
         g.grouping.grouping = groupings[static_cast<std::size_t>(i) % 3];  // those with a size for each group
@@ -226,7 +231,8 @@ TEST(GroupedSchedule, SkipsEmptyGroups) {
 
 /// Every block takes as many tiles as any other, give or take one, and of a strict alternation of two kinds both.
 TEST(GroupedSchedule, BlocksTakeTheTailsOfGroupsInTurn) {
-    constexpr Tile tile{.shape = {.m = 64, .n = 64, .warpgroups = 1}, .family = hopper::Family::m_grouped};
+    constexpr Kernel kernel{.shape = {.m = 64, .n = 64, .warpgroups = 1}, .groups = Groups::rows};
+    constexpr Design tile = design_of(kernel);
     Mix mix;
     mix.geometry.groups = 32;
     mix.geometry.m = 32 * 80;

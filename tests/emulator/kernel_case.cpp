@@ -2,7 +2,7 @@
 
 #include "cpu/exact/exact.h"
 #include "formats/packed_layout.h"
-#include "hopper/tile/budget.h"
+#include "hopper/description/roles.h"
 #include "launch/launch.h"
 #include "launch/tile_code.h"
 #include "plan/k_splits.h"
@@ -32,10 +32,10 @@ const char* word(hopper::Role role) {
 
 }  // namespace
 
-hopper::KernelReport run_on_emulator(const Kernel& kernel, const Geometry& geometry, const Conditions& run,
+hopper::KernelReport run_on_emulator(const EmulatedKernel& kernel, const Geometry& geometry, const Conditions& run,
                                      emulator::Counts* counts) {
     hopper::KernelReport report{};
-    launch::Launch launch = launch::lower(geometry, kernel.tile, run.sms);
+    launch::Launch launch = launch::lower(geometry, planner::given_kernel(geometry, kernel.tile), run.sms);
     if (launch.blocks == 0) return report;
     hopper::Arguments& arguments = launch.arguments;
     arguments.report = &report;
@@ -53,7 +53,7 @@ hopper::KernelReport run_on_emulator(const Kernel& kernel, const Geometry& geome
                       .tma = run.tma,
                       .wgmma = run.wgmma,
                       .seed = run.seed,
-                      .registers = launch_registers(kernel.tile),
+                      .registers = kernel.tile.launch_registers,
                       .role = [&](int warp) { return word(role_of(kernel.tile, warp)); },
                       .counts = counts,
                       .lost_load = run.lost_load},
@@ -65,9 +65,9 @@ namespace {
 
 /// The call with packed weights, where the tile takes them.
 struct PackedCase {
-    PackedCase(const check::Case& test, const hopper::Tile& tile) : problem(test.problem()) {
-        if (!has_packed_weights(tile)) return;
-        weights = pack_weights(problem.b, multiplies_bf16(tile) ? PackedFor::bf16 : PackedFor::fp8);
+    PackedCase(const check::Case& test, const hopper::Design& tile) : problem(test.problem()) {
+        if (!tile.b.is_packed()) return;
+        weights = pack_weights(problem.b, tile.order.step == StepKind::bf16 ? PackedFor::bf16 : PackedFor::fp8);
         problem.b = {.packed = weights};
     }
 
@@ -77,21 +77,23 @@ struct PackedCase {
 
 bool wide_rows(const PackedCase& packed) { return formats::internal_of(packed.weights) != formats::PackedInternal{}; }
 
-bool takes_wide_rows(const hopper::Tile& tile) { return has_windows(tile) || has_wide_rows(tile); }
+bool takes_wide_rows(const hopper::Design& tile) { return tile.has_windows() || tile.has_wide_steps(); }
 
 /// Rows of A, or of scales that are adjacent along k, which TMA was asked for and which do not exist.
-std::string outside_rows(const hopper::Tile& tile, const Geometry& g, const emulator::Counts& counts) {
-    if (is_grouped(tile) || maps_groups(tile) || operand_a(tile).is_mn_major()) return {};
+std::string outside_rows(const hopper::Design& tile, const Geometry& g, const emulator::Counts& counts) {
+    if (tile.groups == hopper::Groups::rows || tile.groups == hopper::Groups::k_anywhere ||
+        tile.operand_a().is_mn_major())
+        return {};
     const auto outside = [&](const void* base) {
         const auto found = counts.outside_rows.find(base);
         return found == counts.outside_rows.end() ? 0 : found->second;
     };
-    const int rest = static_cast<int>(g.m % d_rows(tile));
+    const int rest = static_cast<int>(g.m % tile.d_rows);
     const std::int64_t k_blocks = (g.k + 127) / 128;
     const std::int64_t tiles = hopper::tiles_along(static_cast<int>(g.n), cluster_columns(tile)) * g.groups;
     const std::int64_t allowed = (rows_of_a(tile, rest) - rest) * k_blocks * tiles;
     // Blocks that share A load its scales for themselves.
-    const std::int64_t allowed_scales = operand_a(tile).shared ? allowed * tile.cluster.size : allowed;
+    const std::int64_t allowed_scales = tile.operand_a().shared ? allowed * tile.cluster.size : allowed;
     if (outside(g.a.values) <= allowed && outside(g.a.scales) <= allowed_scales) return {};
     return fmt::format("TMA was asked for {} rows of A and {} of its scales that do not exist; {} may be",
                        outside(g.a.values), outside(g.a.scales), allowed);
@@ -99,7 +101,7 @@ std::string outside_rows(const hopper::Tile& tile, const Geometry& g, const emul
 
 /// The first element of D that differs, or nothing.
 std::string wrong_element(const check::CaseSpec& spec, const Geometry& g, const std::vector<std::byte>& given,
-                          const std::vector<std::byte>& expected) {
+                          const std::vector<std::byte>& expected, bool any_nan) {
     if (given == expected) return {};
     const auto bytes = static_cast<std::size_t>(bits(g.output) / 8);
     const bool separate = spec.grouping == Grouping::batched || spec.grouping == Grouping::m_grouped_masked ||
@@ -112,7 +114,8 @@ std::string wrong_element(const check::CaseSpec& spec, const Geometry& g, const 
                 std::uint32_t must = 0;
                 std::memcpy(&is, given.data() + at, bytes);
                 std::memcpy(&must, expected.data() + at, bytes);
-                if (is == must) continue;
+                const auto is_nan = [](std::uint32_t f32) { return (f32 & 0x7FFFFFFFU) > 0x7F800000U; };
+                if (is == must || (any_nan && bytes == 4 && is_nan(is) && is_nan(must))) continue;
                 return fmt::format("wrong result: batch {} row {} column {} is {:#x}, must be {:#x}", group, row,
                                    column, is, must);
             }
@@ -129,55 +132,32 @@ std::string describe(const Conditions& run) {
                        run.seed);
 }
 
-std::string describe(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run) {
+std::string describe(const EmulatedKernel& kernel, const check::CaseSpec& spec, const Conditions& run) {
     return launch::describe(kernel.tile) + "\n" + check::describe(spec) + "\n" + describe(run);
 }
 
-Conditions mixed_conditions(int mix, int sms) {
-    return {.sms = sms + mix % 3,
-            .tma = mix % 2 == 0 ? emulator::Timing::early : emulator::Timing::late,
-            .wgmma = mix / 2 % 2 == 0 ? emulator::Timing::late : emulator::Timing::early,
-            .seed = static_cast<std::uint64_t>(mix % 3)};
-}
-
-Conditions seeded_conditions(std::uint64_t seed, int sms) {
-    return {.sms = sms,
-            .tma = seed % 4 < 2 ? emulator::Timing::early : emulator::Timing::late,
-            .wgmma = seed % 2 == 0 ? emulator::Timing::early : emulator::Timing::late,
-            .seed = seed % 3 == 0 ? 0 : seed};
-}
-
-Grouping grouping_of_turn(const hopper::Tile& tile, int turn) {
-    constexpr std::array of_rows{Grouping::m_grouped_masked, Grouping::m_grouped_offsets, Grouping::m_grouped_indices,
-                                 Grouping::m_grouped_aligned_offsets};
-    if (is_grouped(tile)) return of_rows[static_cast<std::size_t>(turn) % of_rows.size()];
-    return turn % 2 == 1 ? Grouping::batched : Grouping::dense;
-}
-
-bool serves(const Kernel& kernel, const check::CaseSpec& spec) {
-    if (!is_fast(kernel.tile)) return true;
+bool serves(const EmulatedKernel& kernel, const check::CaseSpec& spec) {
+    if (kernel.tile.output == hopper::Output::any) return true;
     check::CaseSpec quick = spec;  // the values do not matter, and these take no time to draw
     quick.distribution = check::Distribution::ones;
     return planner::serves(check::Case(quick).geometry(), kernel.tile);
 }
 
-bool takes(const Kernel& kernel, const check::CaseSpec& spec) {
-    if (!has_packed_weights(kernel.tile)) return true;
-    return wide_rows(PackedCase(check::Case(spec), kernel.tile)) == takes_wide_rows(kernel.tile);
-}
-
-std::string difference(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run) {
+std::string difference(const EmulatedKernel& kernel, const check::CaseSpec& spec, const Conditions& run) {
     check::Case test(spec);
     return difference(kernel, test, run);
 }
 
-std::string difference(const Kernel& kernel, check::Case& test, const Conditions& run) {
+std::string difference(const EmulatedKernel& kernel, check::Case& test, const Conditions& run,
+                       const std::function<void()>& fill_c, bool any_nan) {
     const check::CaseSpec& spec = test.spec();
     const Geometry g = test.geometry();
+    if (fill_c) fill_c();
     const std::vector<std::int64_t> k_splits = planner::k_splits(kernel.tile, spec.k);
     cpu::run_exact(g, cpu::ExactOptions{.threads = 1, .k_splits = k_splits});
     const std::vector<std::byte> expected = test.output();
     test.reset_output();
+    if (fill_c) fill_c();
     const PackedCase packed(test, kernel.tile);
     const bool wide = wide_rows(packed);
     if (wide != takes_wide_rows(kernel.tile)) return wide ? "the weights have wide rows" : "no row of weights is wide";
@@ -188,13 +168,14 @@ std::string difference(const Kernel& kernel, check::Case& test, const Conditions
     } catch (const emulator::Error& error) {
         return error.what();
     }
-    if (const std::string wrong = wrong_element(spec, g, test.output(), expected); !wrong.empty()) return wrong;
+    if (const std::string wrong = wrong_element(spec, g, test.output(), expected, any_nan); !wrong.empty())
+        return wrong;
     if (run.counts != nullptr) *run.counts = counts;
     if (const std::string outside = outside_rows(kernel.tile, g, counts); !outside.empty()) return outside;
     return test.damage();
 }
 
-std::string wrong(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run) {
+std::string wrong(const EmulatedKernel& kernel, const check::CaseSpec& spec, const Conditions& run) {
     std::string what = check::impossible(spec);
     if (what.empty() && !serves(kernel, spec)) what = "the kernel does not serve this call";
     if (what.empty()) what = difference(kernel, spec, run);

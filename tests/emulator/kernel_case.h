@@ -6,6 +6,7 @@
 #include "emulator/kernels.h"
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 namespace tilewright::tests {
@@ -22,36 +23,25 @@ struct Conditions {
 std::string describe(const Conditions& run);
 
 /// The kernel, the call and the conditions, for messages.
-std::string describe(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run);
-
-/// Others for each of the first twelve numbers, on `sms` SMs or up to two more.
-Conditions mixed_conditions(int mix, int sms = 4);
-
-/// Random conditions from a seed, on `sms` SMs.
-Conditions seeded_conditions(std::uint64_t seed, int sms);
-
-/// Groups of rows in each way to say them by turns, where the kernel is one for groups; else dense calls and batches.
-Grouping grouping_of_turn(const hopper::Tile& tile, int turn);
+std::string describe(const EmulatedKernel& kernel, const check::CaseSpec& spec, const Conditions& run);
 
 /// Whether the kernel serves this call: fast variants do not serve all.
-bool serves(const Kernel& kernel, const check::CaseSpec& spec);
-
-/// Whether the call's weights, if the kernel takes packed ones, have wide rows where it is one for them, and none where
-/// it is not.
-bool takes(const Kernel& kernel, const check::CaseSpec& spec);
+bool serves(const EmulatedKernel& kernel, const check::CaseSpec& spec);
 
 /// Runs the kernel and returns its report to the host.
-hopper::KernelReport run_on_emulator(const Kernel& kernel, const Geometry& geometry, const Conditions& run,
+hopper::KernelReport run_on_emulator(const EmulatedKernel& kernel, const Geometry& geometry, const Conditions& run,
                                      emulator::Counts* counts = nullptr);
 
 /// Empty if all of D's bytes agree, nothing else was written, and a dense kernel asked TMA for no missing row of A.
 /// (Where blocks share A, for fewer than 16 in a k-block.) Otherwise the mistake.
-std::string difference(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run);
-/// The same of a case whose operands a test has changed.
-std::string difference(const Kernel& kernel, check::Case& test, const Conditions& run);
+std::string difference(const EmulatedKernel& kernel, const check::CaseSpec& spec, const Conditions& run);
+/// The same of a case whose operands a test has changed. `fill_c` is called before each run: where C is D, a run
+/// overwrites it. `any_nan`: one NaN is as good as another, because the host's sum of two infinities has another code.
+std::string difference(const EmulatedKernel& kernel, check::Case& test, const Conditions& run,
+                       const std::function<void()>& fill_c = {}, bool any_nan = false);
 
 /// The same, preceded by the kernel, the call and the conditions. Calls that cannot exist, or that the kernel does not
 /// serve, are mistakes too.
-std::string wrong(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run);
+std::string wrong(const EmulatedKernel& kernel, const check::CaseSpec& spec, const Conditions& run);
 
 }  // namespace tilewright::tests

@@ -1,7 +1,7 @@
 // The tables that open src/hopper/gemm.h, as text, and the words they use for roles.
 #pragma once
 
-#include "hopper/tile/budget.h"
+#include "hopper/description/roles.h"
 
 #include <fstream>
 #include <map>

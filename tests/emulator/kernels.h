@@ -1,28 +1,41 @@
-// Every kernel that the emulator runs: those of the pack, and a few that only this test has. A program of this build
-// (list_kernels.cpp) writes the list of instantiations, so that no tile of the pack can be forgotten.
+// The kernels that this build's tests run on the emulator. A program of the build (list_kernels.cpp) writes the list of
+// instantiations. It reads the matrix and the list of kernels that ship, so that none can be forgotten.
 #pragma once
 
+#include "emulator/matrix.h"
 #include "hopper/arguments.h"
-#include "hopper/tile/tile.h"
+#include "hopper/description/derive.h"
 
+#include <string_view>
 #include <vector>
 
 namespace tilewright::tests {
 
-struct Kernel {
-    hopper::Tile tile;
+struct EmulatedKernel {
+    hopper::Design tile;
     void (*run)(hopper::Arguments);
 };
 
-/// Sanitizers make a kernel many times slower, and its compilation: every TILEWRIGHT_KERNEL_STEP-th is built and run
-/// there.
-inline constexpr int kernel_step = TILEWRIGHT_KERNEL_STEP;
+/// Builds with sanitizers compile and run a sample: the lines with the tag `sanitize`.
+inline constexpr bool sanitizes = TILEWRIGHT_SAMPLES != 0;
 
-/// The pack, then others: e5m2, and cuts that the pack lacks.
-std::vector<hopper::Tile> emulated_tiles();
+const std::vector<EmulatedKernel>& emulated_kernels();
 
-/// The kernels of all those tiles, from one of the generated files.
+/// The kernel, without a function to run where this build does not have it.
+EmulatedKernel emulated(const hopper::Kernel& tile);
+EmulatedKernel emulated(const KernelRow& row);
+
+struct RowKernel {
+    KernelRow row;
+    EmulatedKernel kernel;
+};
+
+/// The kernels that lines of the matrix spell so up to their calls. Builds with sanitizers leave out those that are not
+/// in the sample; where another build has no such kernel, std::invalid_argument is thrown.
+std::vector<RowKernel> emulated(const std::vector<std::string_view>& texts);
+
+/// The kernels of one of the generated files.
 template <int part>
-void add_kernels(std::vector<Kernel>& list);
+void add_kernels(std::vector<EmulatedKernel>& list);
 
 }  // namespace tilewright::tests

@@ -25,16 +25,17 @@ using launch::MoeLaunch;
 using Function = void (*)(const MoeLaunch&);
 using Kernels = std::map<std::string, Function>;
 
-constexpr std::array all_outputs{RowSpec{.output = RowOutput::bf16},
-                                 RowSpec{.output = RowOutput::f16},
-                                 RowSpec{.output = RowOutput::f32},
-                                 RowSpec{.output = RowOutput::scaled_rows},
-                                 RowSpec{.output = RowOutput::scaled_rows, .storage = Storage::e5m2, .rounds_up = true},
-                                 RowSpec{.output = RowOutput::scaled_blocks},
-                                 RowSpec{.output = RowOutput::scaled_blocks, .rounds_up = true},
-                                 RowSpec{.output = RowOutput::scaled_blocks, .storage = Storage::e5m2},
-                                 RowSpec{.output = RowOutput::mx},
-                                 RowSpec{.output = RowOutput::mx, .storage = Storage::e5m2, .rounds_up = true}};
+constexpr std::array all_outputs{
+    RowSpec{.output = RowOutput::bf16},
+    RowSpec{.output = RowOutput::f16},
+    RowSpec{.output = RowOutput::f32},
+    RowSpec{.output = RowOutput::scaled_rows},
+    RowSpec{.output = RowOutput::scaled_rows, .storage = ValueFormat::e5m2, .rounds_up = true},
+    RowSpec{.output = RowOutput::scaled_blocks},
+    RowSpec{.output = RowOutput::scaled_blocks, .rounds_up = true},
+    RowSpec{.output = RowOutput::scaled_blocks, .storage = ValueFormat::e5m2},
+    RowSpec{.output = RowOutput::mx},
+    RowSpec{.output = RowOutput::mx, .storage = ValueFormat::e5m2, .rounds_up = true}};
 constexpr std::array few_outputs{RowSpec{.output = RowOutput::bf16}, RowSpec{.output = RowOutput::scaled_rows},
                                  RowSpec{.output = RowOutput::scaled_blocks}, RowSpec{.output = RowOutput::mx}};
 

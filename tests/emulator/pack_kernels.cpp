@@ -1,8 +1,8 @@
 #include "emulator/pack_kernels.h"
 
 #include "emulator/emulator.h"
-#include "hopper/quantize/pack_rest.h"
-#include "hopper/quantize/pack_scales.h"
+#include "hopper/pack/pack_rest.h"
+#include "hopper/pack/pack_scales.h"
 
 #include "emulator/primitives.h"
 

@@ -1,7 +1,7 @@
 // The kernels that pack weights, on the emulator.
 #pragma once
 
-#include "launch/pack.h"
+#include "launch/weight_packing.h"
 
 namespace tilewright::tests {
 

@@ -7,8 +7,6 @@
 #include "plan/k_splits.h"
 #include "plan/variant.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -56,35 +54,36 @@ bool is_for_gpu(Problem problem) {
 
 }  // namespace
 
-std::string prepared_difference(const Kernel& kernel, const check::CaseSpec& spec, const Conditions& run, bool packs) {
+std::string prepared_difference(const EmulatedKernel& kernel, const check::CaseSpec& spec, const Conditions& run,
+                                bool packs) {
     check::Case test(spec);
     return prepared_difference(kernel, test, run, packs);
 }
 
-std::string prepared_difference(const Kernel& kernel, check::Case& test, const Conditions& run, bool packs) {
+std::string prepared_difference(const EmulatedKernel& kernel, check::Case& test, const Conditions& run, bool packs) {
     cpu::run_exact(test.geometry(), {.threads = 1, .k_splits = planner::k_splits(kernel.tile, test.spec().k)});
     const std::vector<std::byte> expected = test.output();
     test.reset_output();
     Problem problem = test.problem();
     OwnedPackedWeights weights;
     if (packs) {
-        weights = pack_weights(problem.b, multiplies_bf16(kernel.tile) ? PackedFor::bf16 : PackedFor::fp8);
+        weights = pack_weights(problem.b, kernel.tile.order.step == StepKind::bf16 ? PackedFor::bf16 : PackedFor::fp8);
         problem.b = {.packed = weights};
     }
     if (!is_for_gpu(problem)) return "no call for a GPU";
     const Geometry g = geometry(problem);
-    const bool expands = g.b.packed.given && !has_packed_weights(kernel.tile);
+    const bool expands = g.b.packed.given && !kernel.tile.b.is_packed();
     if (expands && (g.b.packed.windows != 0 || g.b.packed.wide_row >= 0)) {
         return "rows are wide: nothing can be expanded";
     }
-    const Preparation before = preparation(g, expands);
+    const WorkspacePlan before = workspace_plan(g, expands);
     if (before.empty()) return "nothing is prepared";
     const GuardedWorkspace workspace(before.bytes);
     try {
-        for (const launch::PreparationLaunch& each : launch::lower_preparation(before, workspace.data())) {
+        for (const launch::PreparationLaunch& each : launch::lower_workspace(before, workspace.data())) {
             std::visit([](const auto& launch) { run_on_emulator(launch); }, each);
         }
-        const Geometry product = prepared(g, before, workspace.data());
+        const Geometry product = after_workspace(g, before, workspace.data());
         if (!planner::serves(product, kernel.tile)) return "another variant serves";
         const hopper::KernelReport report = run_on_emulator(kernel, product, run);
         if ((report.producer.word | report.consumer.word | report.mixed.word) != 0) return "a report to the host";
@@ -93,39 +92,6 @@ std::string prepared_difference(const Kernel& kernel, check::Case& test, const C
     }
     if (!workspace.is_intact_outside()) return "memory outside of the workspace was written";
     return test.output() == expected ? test.damage() : "wrong result";
-}
-
-check::CaseSpec in_turn(check::CaseSpec spec, std::size_t turn) {
-    spec.a_scales_transposed = turn == 2;  // along m: by TMA, where it can
-    spec.b_scales_transposed = turn == 1;
-    spec.with_c = turn == 2;
-    spec.with_bias = turn == 1;
-    spec.output = turn == 0 ? Format::bf16 : Format::f32;
-    spec.alpha = turn == 0 ? 1.0F : 0.3F;
-    return spec;
-}
-
-Conditions conditions_of(std::size_t turn, std::size_t other) {
-    using emulator::Timing;
-    return {.sms = 4,
-            .tma = turn % 2 == 0 ? Timing::early : Timing::late,
-            .wgmma = other % 2 == 0 ? Timing::late : Timing::early,
-            .seed = turn};
-}
-
-void expect_bits_in_turns(const Kernel& kernel, const PreparedCall& call,
-                          check::CaseSpec (*with_gaps)(check::CaseSpec spec, std::size_t turn), std::size_t seed) {
-    using check::Distribution;
-    constexpr Distribution distributions[] = {Distribution::normal, Distribution::outliers, Distribution::log_normal};
-    for (std::size_t turn = 0; turn < std::size(distributions); ++turn) {
-        check::CaseSpec spec = in_turn(with_gaps(call.spec, turn), turn);
-        spec.distribution = distributions[turn];
-        spec.seed = turn + seed;
-        spec.shared_scales = turn == 1;
-        const Conditions run = conditions_of(turn, turn + seed);
-        SCOPED_TRACE(describe(kernel, spec, run));
-        ASSERT_EQ(prepared_difference(kernel, spec, run, call.packs), "");
-    }
 }
 
 }  // namespace tilewright::tests

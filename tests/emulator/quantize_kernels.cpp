@@ -1,12 +1,12 @@
 #include "emulator/quantize_kernels.h"
 
 #include "emulator/emulator.h"
-#include "hopper/quantize/decode.h"
-#include "hopper/quantize/expand.h"
+#include "hopper/prepare/decode.h"
+#include "hopper/prepare/expand.h"
+#include "hopper/prepare/transpose.h"
 #include "hopper/quantize/finish_groups.h"
 #include "hopper/quantize/quantize.h"
 #include "hopper/quantize/short_blocks.h"
-#include "hopper/quantize/transpose.h"
 #include "launch/preparation.h"
 
 #include "emulator/primitives.h"
@@ -54,7 +54,7 @@ constexpr CopySpec with_factors(CopySpec copy) {
     return copy;
 }
 constexpr CopySpec e5m2_bytes(CopySpec copy) {
-    copy.storage = Storage::e5m2;
+    copy.storage = ValueFormat::e5m2;
     copy.powers = copy.ue8m0 = true;
     return copy;
 }
@@ -142,7 +142,7 @@ void add_matrices(Kernels& all) {
     add_measure<Quantizer{.rows = scaled_by(ScaledBy::all)}>(all);
     add_scales<CopySpec{.scaled = ScaledBy::all}>(all);
     add_scales<CopySpec{}>(all);
-    add_scales<CopySpec{.scaled = ScaledBy::all, .storage = Storage::e5m2}>(all);
+    add_scales<CopySpec{.scaled = ScaledBy::all, .storage = ValueFormat::e5m2}>(all);
 }
 
 /// Both operands of quantize_tokens with factors and measured scales, and that measures them.
@@ -192,8 +192,8 @@ void add_tokens(Kernels& all) {
                                 .columns = scaled_by(ScaledBy::feature, true)};
     add<of_rows>(all);
     add_measure<of_rows>(all);
-    constexpr CopySpec token{.scaled = ScaledBy::token, .storage = Storage::e5m2};
-    constexpr CopySpec feature{.scaled = ScaledBy::feature, .storage = Storage::e5m2, .transposed = true};
+    constexpr CopySpec token{.scaled = ScaledBy::token, .storage = ValueFormat::e5m2};
+    constexpr CopySpec feature{.scaled = ScaledBy::feature, .storage = ValueFormat::e5m2, .transposed = true};
     add<Quantizer{.grouped = true, .rows = token, .columns = feature}>(all);
     add_measure<Quantizer{
         .grouped = true, .rows = scaled_by(ScaledBy::token), .columns = scaled_by(ScaledBy::feature, true)}>(all);
@@ -205,7 +205,7 @@ void add_tokens(Kernels& all) {
     add_measured<Number::bf16, Formula::swiglu, ScaledBy::all, ScaledBy::all>(all);
 }
 
-template <Storage weights>
+template <Expansion weights>
 void add_expansion(Kernels& kernels) {
     kernels[kernel_expression(QuantizeKernel{.step = QuantizeStep::expand_weights, .weights = weights})] =
         [](const QuantizeLaunch& launch) { expand_weights<weights, expand_run_tiles>(launch.expansion); };
@@ -220,7 +220,7 @@ const Kernels& quantize_kernels() {
         add_tokens(kernels);
         add_short_blocks(kernels);
         add_transpose<TransposeSpec{.ue8m0 = true, .stores_ue8m0 = true, .grouped = true}>(kernels);
-        add_transpose<TransposeSpec{.storage = Storage::e5m2, .squares = true}>(kernels);
+        add_transpose<TransposeSpec{.storage = ValueFormat::e5m2, .squares = true}>(kernels);
         add_transpose<TransposeSpec{.grouped = true, .vectors = false}>(kernels);
         add_transpose<launch::copy_spec>(kernels);
         add_transpose<TransposeSpec{.shifted = false, .vectors = false}>(kernels);
@@ -231,9 +231,9 @@ const Kernels& quantize_kernels() {
         add_decodings<Decoding::e5m2_to_bf16>(kernels);
         kernels[kernel_expression(QuantizeKernel{.step = QuantizeStep::finish_groups})] =
             [](const QuantizeLaunch& launch) { finish_groups<quantize_threads>(launch.groups); };
-        add_expansion<Storage::packed_e2m1>(kernels);
-        add_expansion<Storage::packed_mxfp4_bf16>(kernels);
-        add_expansion<Storage::packed_nvfp4_bf16>(kernels);
+        add_expansion<Expansion::mxfp4_to_e4m3>(kernels);
+        add_expansion<Expansion::mxfp4_to_bf16>(kernels);
+        add_expansion<Expansion::nvfp4_to_bf16>(kernels);
         return kernels;
     }();
     return all;

@@ -6,6 +6,7 @@
 #include "emulator/ring_case.h"
 #include "emulator/ring_kernel.h"
 #include "hopper/gemm.h"
+#include "kernel_of_recipe.h"
 
 #include "emulator/primitives.h"
 
@@ -102,39 +103,38 @@ TEST(Races, StagedRows) {
     EXPECT_GT(races_of_store([] { hopper::same_in_warp(0); }), 0);
 }
 
-constexpr hopper::Tile k_major(hopper::Tile tile) {
-    tile.variant = hopper::Variant::fast_k_major_scales;
+constexpr hopper::Kernel k_major(hopper::Kernel tile) {
+    tile.output = hopper::Output::bf16_by_tma;
+    tile.scale_order = hopper::ScaleOrder::along_k;
     return tile;
 }
 
-template <hopper::Tile tile>
+template <hopper::Kernel tile>
 int races_of_kernel(const char* recipe, bool transposed_scales) {
     const int before = reports;
-    const check::CaseSpec spec{.grouping = is_grouped(tile) ? Grouping::m_grouped_offsets : Grouping::dense,
-                               .recipe = parse_recipe(recipe).value(),
-                               .output = stores_f32(tile) ? Format::f32 : Format::bf16,
-                               .m = tile.shape.m * tile.cluster.size + 5,
-                               .n = tile.shape.n * 2,
-                               .k = 400,
-                               .groups = is_grouped(tile) ? 6 : 1,
-                               .with_c = stores_f32(tile),
-                               .in_place = stores_f32(tile),
-                               .a_scales_transposed = transposed_scales,
-                               .b_scales_transposed = transposed_scales};
-    const Kernel kernel{.tile = tile, .run = &hopper::gemm<tile>};
+    const check::CaseSpec spec{
+        .grouping = tile.groups == hopper::Groups::rows ? Grouping::m_grouped_offsets : Grouping::dense,
+        .recipe = parse_recipe(recipe).value(),
+        .output = tile.output == hopper::Output::f32_by_tma ? Format::f32 : Format::bf16,
+        .m = tile.shape.m * tile.cluster.size + 5,
+        .n = tile.shape.n * 2,
+        .k = 400,
+        .groups = tile.groups == hopper::Groups::rows ? 6 : 1,
+        .with_c = tile.output == hopper::Output::f32_by_tma,
+        .in_place = tile.output == hopper::Output::f32_by_tma,
+        .a_scales_transposed = transposed_scales,
+        .b_scales_transposed = transposed_scales};
+    const EmulatedKernel kernel{.tile = design_of(tile), .run = &hopper::gemm<tile>};
     for (const std::uint64_t seed : {0, 1}) EXPECT_EQ(difference(kernel, spec, {.sms = 2, .seed = seed}), "");
     return reports - before;
 }
 
-constexpr hopper::Tile small(hopper::Scaling a, hopper::Scaling b) {
-    return {.shape = {.m = 128, .n = 32}, .stages = 3, .a = {.scaling = a}, .b = {.scaling = b}};
-}
+constexpr hopper::Kernel small{.shape = {.m = 128, .n = 32}, .stages = 3};
 
 TEST(Races, TheKernelHasNone) {
-    using hopper::Scaling;
-    constexpr hopper::Tile blocks = small(Scaling::block_1x128, Scaling::block_128x128);
-    constexpr hopper::Tile rows = small(Scaling::block_1x128, Scaling::block_1x128);
-    constexpr hopper::Tile pair{
+    constexpr hopper::Kernel blocks = of_recipe(blocks_of_both, small);
+    constexpr hopper::Kernel rows = of_recipe(rows_of_both, small);
+    constexpr hopper::Kernel pair{
         .shape = {.m = 64, .n = 64, .warpgroups = 1}, .stages = 3, .cluster = hopper::share_b(2)};
     for (const bool transposed : {false, true}) {
         EXPECT_EQ(races_of_kernel<blocks>("1x128:128x128", transposed), 0);
@@ -143,35 +143,24 @@ TEST(Races, TheKernelHasNone) {
         EXPECT_EQ(races_of_kernel<k_major(rows)>("1x128:1x128", transposed), 0);
     }
     EXPECT_EQ(races_of_kernel<pair>("row:row", false), 0);
-    constexpr hopper::Tile slices{.shape = {.m = 64, .n = 16, .warpgroups = 1},
-                                  .stages = 3,
-                                  .swap_ab = true,
-                                  .cluster = hopper::split_k(2),
-                                  .a = {.scaling = Scaling::block_1x128},
-                                  .b = {.scaling = Scaling::block_128x128}};
+    constexpr hopper::Kernel slices = of_recipe(
+        blocks_of_both,
+        {.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 3, .swap_ab = true, .cluster = hopper::split_k(2)});
     EXPECT_EQ(races_of_kernel<slices>("1x128:128x128", true), 0);
 }
 
 TEST(Races, NorHasTheKernelThatAccumulates) {
-    using hopper::Scaling;
-    constexpr hopper::Tile tile{.shape = {.m = 128, .n = 64},
-                                .stages = 3,
-                                .a = {.scaling = Scaling::block_1x128},
-                                .b = {.scaling = Scaling::block_1x128},
-                                .variant = hopper::Variant::fast_f32};
+    constexpr hopper::Kernel tile =
+        of_recipe(rows_of_both, {.shape = {.m = 128, .n = 64}, .stages = 3, .output = hopper::Output::f32_by_tma});
     for (const bool transposed : {false, true}) EXPECT_EQ(races_of_kernel<tile>("1x128:1x128", transposed), 0);
-    constexpr hopper::Tile tall{
-        .shape = {.m = 128, .n = 96, .warpgroups = 1}, .stages = 3, .variant = hopper::Variant::fast_f32};
+    constexpr hopper::Kernel tall{
+        .shape = {.m = 128, .n = 96, .warpgroups = 1}, .stages = 3, .output = hopper::Output::f32_by_tma};
     EXPECT_EQ(races_of_kernel<tall>("row:row", false), 0);
 }
 
 TEST(Races, NorHasTheGroupedKernel) {
-    using hopper::Scaling;
-    constexpr hopper::Tile tile{.shape = {.m = 128, .n = 32},
-                                .stages = 3,
-                                .a = {.scaling = Scaling::block_1x128},
-                                .b = {.scaling = Scaling::block_128x128},
-                                .family = hopper::Family::m_grouped};
+    constexpr hopper::Kernel tile =
+        of_recipe(blocks_of_both, {.shape = {.m = 128, .n = 32}, .stages = 3, .groups = hopper::Groups::rows});
     for (const bool transposed : {false, true}) {
         EXPECT_EQ(races_of_kernel<tile>("1x128:128x128", transposed), 0);
         EXPECT_EQ(races_of_kernel<k_major(tile)>("1x128:128x128", transposed), 0);

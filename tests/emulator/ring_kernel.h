@@ -103,7 +103,7 @@ void multiply_stage(RingShared& shared, int stage, int warp, float (&sum)[ring_n
     if (bug == Bug::different_operands && warp == 3) a += 2;
     if (bug != Bug::no_wgmma_fence) wgmma_fence();
     for (int i = 0; i < 4; ++i) {
-        wgmma<ring_n, Storage::e4m3, Storage::e4m3>(part, a + 2 * i, b + 2 * i, i > 0);
+        wgmma<ring_n, ValueFormat::e4m3, ValueFormat::e4m3>(part, a + 2 * i, b + 2 * i, i > 0);
     }
     wgmma_commit();
     if (bug == Bug::early_release && lane_index() == 0) barrier_arrive(shared.empty[stage]);
@@ -152,8 +152,8 @@ void consume_ring(RingShared& shared, const RingArguments& arguments, int warp) 
     if (bug == Bug::no_last_wgmma_wait) {
         float part[ring_n / 2];
         wgmma_fence();
-        wgmma<ring_n, Storage::e4m3, Storage::e4m3>(part, matrix_descriptor(shared.a), matrix_descriptor(shared.b),
-                                                    false);
+        wgmma<ring_n, ValueFormat::e4m3, ValueFormat::e4m3>(part, matrix_descriptor(shared.a),
+                                                            matrix_descriptor(shared.b), false);
         wgmma_commit();
     }
 }

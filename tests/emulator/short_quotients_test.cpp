@@ -17,7 +17,7 @@ using namespace hopper;
 
 /// All hard cases of `divide_short`, and some others. Scales are close to multiples of 2^20, as integers of 24 bits.
 /// All numbers of 11 bits; quotients from below the smallest code to the largest.
-template <Storage storage>
+template <ValueFormat storage>
 void expect_codes_of_rounded_quotients(std::uint32_t scale_bits) {
     constexpr CopySpec copy{.scaled = ScaledBy::square, .storage = storage};
     const auto scale = std::bit_cast<float>(scale_bits);
@@ -45,11 +45,11 @@ void expect_short_quotients() {
             if (significand < 1U << 23) continue;
             for (const std::uint32_t exponent : {1U, 127U, 245U}) {
                 const std::uint32_t scale = (significand & 0x7F'FFFF) | exponent << 23;
-                expect_codes_of_rounded_quotients<Storage::e4m3>(scale);
-                expect_codes_of_rounded_quotients<Storage::e5m2>(scale);
+                expect_codes_of_rounded_quotients<ValueFormat::e4m3>(scale);
+                expect_codes_of_rounded_quotients<ValueFormat::e5m2>(scale);
             }
         }
-        expect_codes_of_rounded_quotients<Storage::e4m3>((random() & 0x7F'FFFF) | 120U << 23);
+        expect_codes_of_rounded_quotients<ValueFormat::e4m3>((random() & 0x7F'FFFF) | 120U << 23);
     }
     constexpr CopySpec copy{.scaled = ScaledBy::square};
     for (const float scale : {1.0F, 0.7F, 1.1F, 1.3F, 1e-30F}) {
@@ -59,7 +59,7 @@ void expect_short_quotients() {
 
 /// Counts numbers of 24 bits that get another code than the rounded quotient. Their quotients by the scale are close to
 /// the middle of two numbers of fp32, one of which is the middle of two codes.
-template <Storage storage, bool is_short>
+template <ValueFormat storage, bool is_short>
 int count_wrong_codes(float scale) {
     constexpr CopySpec copy{.scaled = ScaledBy::square, .storage = storage};
     const Inverse by = inverse_of<copy>(scale);
@@ -97,10 +97,10 @@ void expect_regular_scales_to_be_exact() {
                 const auto scale = std::bit_cast<float>((significand & 0x7F'FFFF) | exponent << 23);
                 EXPECT_TRUE((is_regular<copy, true>(scale)));
                 EXPECT_EQ((is_regular<copy, false>(scale)), d == 0 || std::abs(d) > 16) << d;
-                EXPECT_EQ((count_wrong_codes<Storage::e4m3, true>(scale)), 0) << scale;
-                EXPECT_EQ((count_wrong_codes<Storage::e5m2, true>(scale)), 0) << scale;
-                const int wrong =
-                    count_wrong_codes<Storage::e4m3, false>(scale) + count_wrong_codes<Storage::e5m2, false>(scale);
+                EXPECT_EQ((count_wrong_codes<ValueFormat::e4m3, true>(scale)), 0) << scale;
+                EXPECT_EQ((count_wrong_codes<ValueFormat::e5m2, true>(scale)), 0) << scale;
+                const int wrong = count_wrong_codes<ValueFormat::e4m3, false>(scale) +
+                                  count_wrong_codes<ValueFormat::e5m2, false>(scale);
                 if (is_regular<copy, false>(scale)) {
                     EXPECT_EQ(wrong, 0) << scale;
                 } else {

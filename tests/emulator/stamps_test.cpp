@@ -8,21 +8,20 @@
 
 #include "emulator/instantiate.h"
 #include "emulator/kernel_case.h"
+#include "kernel_of_recipe.h"
 
 namespace tilewright::tests {
 namespace {
 
 using hopper::Event;
-using hopper::Scaling;
+using hopper::Kernel;
 using hopper::Stamp;
-using hopper::Tile;
 
-constexpr Tile stamped(bool stamps) {
-    Tile tile{.shape = {.m = 128, .n = 48}, .stages = 3, .variant = hopper::Variant::fast};
-    tile.a.scaling = Scaling::block_1x128;
-    tile.b.scaling = Scaling::block_128x128;
-    tile.debug.stamps = stamps;
-    return tile;
+constexpr Kernel stamped(bool stamps) {
+    return of_recipe(blocks_of_both, {.shape = {.m = 128, .n = 48},
+                                      .stages = 3,
+                                      .output = hopper::Output::bf16_by_tma,
+                                      .debug = {.stamps = stamps}});
 }
 
 constexpr int warps = 12;
@@ -32,14 +31,14 @@ constexpr int tiles_of_d = 3;
 /// The memory for a kernel's report.
 std::vector<std::byte> memory;
 
-template <Tile tile>
+template <Kernel tile>
 void run_with_log(hopper::Arguments arguments) {
     arguments.report = reinterpret_cast<hopper::KernelReport*>(memory.data());
     hopper::gemm<tile>(arguments);
 }
 
 /// The stamps of one block with three tiles of D, warp after warp.
-template <Tile tile>
+template <Kernel tile>
 std::vector<Stamp> stamps(emulator::Timing timing) {
     memory.assign(sizeof(hopper::KernelReport) + sizeof(Stamp) * warps * Stamp::per_warp(), std::byte{});
     const check::CaseSpec spec{.recipe = parse_recipe("1x128:128x128").value(),
@@ -48,7 +47,7 @@ std::vector<Stamp> stamps(emulator::Timing timing) {
                                .k = k_blocks * 128,
                                .accumulation = Accumulation::promoted,
                                .a_scales_transposed = true};
-    const Kernel kernel{.tile = tile, .run = &run_with_log<tile>};
+    const EmulatedKernel kernel{.tile = design_of(tile), .run = &run_with_log<tile>};
     EXPECT_EQ(difference(kernel, spec, {.sms = 1, .tma = timing, .wgmma = timing}), "");
     const auto* const first = reinterpret_cast<const Stamp*>(memory.data() + sizeof(hopper::KernelReport));
     return {first, first + warps * Stamp::per_warp()};
