@@ -107,8 +107,7 @@ QuantizeLaunch expand(const ExpandedWeights& from, void* workspace) {
                         .groups = static_cast<int>(from.groups),
                         .n = static_cast<int>(from.n),
                         .k = static_cast<int>(from.k)};
-    // Without k-blocks, the factors of the rows are still to be written.
-    const std::int64_t runs = max<std::int64_t>(1, ceil_div<std::int64_t>(from.from.k_blocks, hopper::expand_run_tiles));
+    const std::int64_t runs = ceil_div<std::int64_t>(from.from.k_blocks, hopper::expand_run_tiles);
     launch.blocks = static_cast<int>(from.groups * from.from.row_tiles * runs);
     return launch;
 }

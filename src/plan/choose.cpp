@@ -130,6 +130,7 @@ TileChoice with_general_tile(const hopper::Kernel& usual, const Workload& work, 
                   [&](const hopper::Kernel& tile) { return design_of(tile).k_slices != design_of(usual).k_slices; });
     if (tiles.empty()) return {usual, usual};
     std::vector<PricedTile> list;
+    list.reserve(tiles.size());
     for (const hopper::Kernel& tile : tiles) list.push_back({tile, cost(tile, work, device)});
     return {usual, best_of(list, last_stores_count(work)).tile};
 }

@@ -6,6 +6,7 @@
 #include "launch/preparation.h"
 #include "plan/k_splits.h"
 #include "plan/variant.h"
+#include "problem/expansion.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -76,6 +77,8 @@ std::string prepared_difference(const EmulatedKernel& kernel, check::Case& test,
     if (expands && (g.b.packed.windows != 0 || g.b.packed.wide_row >= 0)) {
         return "rows are wide: nothing can be expanded";
     }
+    // No expansion runs without k-blocks. The library must not ask for one.
+    if (expands && g.k == 0) return expands_weights(g) ? "weights without k are expanded" : "";
     const WorkspacePlan before = workspace_plan(g, expands);
     if (before.empty()) return "nothing is prepared";
     const GuardedWorkspace workspace(before.bytes);
