@@ -29,8 +29,8 @@ std::string loop_words(const hopper::Design& tile) {
         const std::string all = "one sum over k in the tensor core";
         return tile.wide_rows ? all + ", wide rows again in sums of 32 k-elements" : all;
     }
-    const std::string sums = tile.order.has(ScaleUse::chains) ? "sums of 128 k-elements, each scaled and added in fp32"
-                                                              : "sums of 128 k-elements, each added in fp32";
+    std::string sums = tile.order.has(ScaleUse::chains) ? "sums of 128 k-elements, each scaled and added in fp32"
+                                                        : "sums of 128 k-elements, each added in fp32";
     if (tile.loop == hopper::Loop::two_partials) return sums + ", two at a time";
     if (tile.loop != hopper::Loop::filling_next) return sums;
     const bool decodes = tile.feed != FeedKind::transposed;

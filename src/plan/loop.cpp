@@ -14,6 +14,9 @@
 namespace tilewright::planner {
 namespace {
 
+/// Sums of 32 k-elements in one stage.
+int steps_of_stage(const hopper::Design& tile) { return tile.stage_k / hopper::step_k; }
+
 /// Unpromoted with fewer than 128 columns: the latency of barrier and wgmma shows.
 ///
 /// - 128 x n runs at 83.0, 69.3 and 50.1 weights per clock for n = 16, 32 and 64.
@@ -56,7 +59,7 @@ double row_and_column_scale_stall(double tensor) { return latency_stall(tensor) 
 /// A single warpgroup is assumed to wait for its reads.
 double step_clocks(const hopper::Design& tile) {
     constexpr double of_wgmma = 7, of_k_block = 30;
-    const double steps = (tile.stage_k / hopper::step_k);
+    const double steps = steps_of_stage(tile);
     const double warpgroups = tile.shape.warpgroups, subtiles = tile.subtiles;
     const double row_words = tile.scales_mma_rows ? tile.rows_per_warpgroup / 32.0 : 0;
     const double column_words = tile.scales_mma_columns ? tile.shape.n / 4.0 : 0;
@@ -94,8 +97,7 @@ double decode_stall(const hopper::Design& tile) {
     if (!fills_next) {
         constexpr double fixed = 230, each = 55, scales_of_step = 0.7;
         return fixed +
-               (each + (tile.loop == hopper::Loop::steps ? (tile.stage_k / hopper::step_k) * scales_of_step * n : 0)) *
-                   warpgroups;
+               (each + (tile.loop == hopper::Loop::steps ? steps_of_stage(tile) * scales_of_step * n : 0)) * warpgroups;
     }
     const bool scales = tile.scales_mma_columns;
     if (tile.rows_per_warpgroup > hopper::wgmma_m) return 540 - n + (scales ? 1.1 * n : 0);
@@ -142,7 +144,7 @@ double bf16_decode_stall(const hopper::Design& tile, double tensor) {
 
 double stall_clocks(const hopper::Design& tile, double tensor) {
     if (tile.loop == hopper::Loop::steps && !tile.b.is_packed()) {
-        return std::max((tile.stage_k / hopper::step_k) * latency_stall(tensor), step_clocks(tile) - tensor);
+        return std::max(steps_of_stage(tile) * latency_stall(tensor), step_clocks(tile) - tensor);
     }
     if (tile.b.is_packed())
         return tile.order.step == StepKind::bf16 ? bf16_decode_stall(tile, tensor) : decode_stall(tile);
