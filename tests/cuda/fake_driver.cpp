@@ -45,6 +45,10 @@ std::uint64_t mapped(const Allocation& allocation) {
     return memory == MAP_FAILED ? 0 : reinterpret_cast<std::uint64_t>(memory);
 }
 
+// Kernels of products, whose handles are odd.
+constexpr const char* product = "tilewright::hopper::gemm";
+bool is_product(const void* kernel) { return reinterpret_cast<std::uintptr_t>(kernel) % 2 != 0; }
+
 void note_capture_mode() {
     if (capture_mode != 2) ++fake.strict_loads;
 }
@@ -115,11 +119,11 @@ int cuThreadExchangeStreamCaptureMode(int* mode) {
 }
 int cuLibraryLoadData(void** library, const void* code, int*, void**, unsigned, int*, void**, unsigned) {
     note_capture_mode();
-    *library = reinterpret_cast<void*>(std::intptr_t{0x1000} + ++fake.libraries);
+    *library = reinterpret_cast<void*>(std::intptr_t{0x1000} + 2 * ++fake.libraries);
     return code == nullptr ? invalid_value : result_of("cuLibraryLoadData");
 }
 int cuLibraryGetKernel(void** kernel, void* library, const char* name) {
-    *kernel = library;
+    *kernel = static_cast<char*>(library) + (std::strcmp(name, product) == 0 ? 1 : 0);
     return *name == '\0' ? invalid_value : 0;
 }
 int cuKernelGetFunction(void** function, void* kernel) {
@@ -139,8 +143,7 @@ int cuLaunchKernelEx(const tilewright::cuda::LaunchConfig* config, void* kernel,
         if (config->attribute_count > 0) fake.last.attribute = config->attributes[0];
         fake.last.kernel = kernel;
         fake.last.device = contexts[static_cast<std::size_t>(depth - 1)];
-        const bool other = fake.others_first > 0 && fake.others_first-- > 0;
-        if (fake.record_arguments && !other) std::memcpy(&fake.last.arguments, parameters[0], sizeof(Arguments));
+        if (is_product(kernel)) std::memcpy(&fake.last.arguments, parameters[0], sizeof(Arguments));
     }
     return contexts[static_cast<std::size_t>(depth - 1)] < 0 ? invalid_context : result_of("cuLaunchKernelEx");
 }

@@ -14,8 +14,8 @@ struct FakeLaunch {
     cuda::LaunchConfig config{};
     cuda::LaunchAttribute attribute{};
     void* kernel = nullptr;
-    int device = -1;  // of the context that was current
-    hopper::Arguments arguments{};
+    int device = -1;                // of the context that was current
+    hopper::Arguments arguments{};  // of a product; other kernels take others
 };
 
 struct FakeDriver {
@@ -50,8 +50,6 @@ struct FakeDriver {
     FakeLaunch last{};
     FakeLaunch before_last{};
     bool record_last = true;                        // off where many threads launch
-    bool record_arguments = true;                   // off where kernels take others
-    int others_first = 0;                           // the kernels of the next N launches take other arguments
     std::array<hopper::KernelReport, 8> reports{};  // what was allocated in host memory, one after another
 };
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cuda/fake_driver.h"
@@ -57,7 +58,8 @@ inline Tensor gpu_tensor(Format format, const Dims& shape, int device) {
     return tensor;
 }
 
-/// A pack with entries, in which nothing is compiled and nothing is machine code. The entries are for:
+/// A pack with entries, in which nothing is compiled and nothing is machine code. Kernels have the names of their
+/// functions. The entries are for:
 /// - the quantization of a matrix by row, copies along k, and packing;
 /// - every tile that the planner may choose in layouts nt and nn and for MXFP4 weights, expanded ones too.
 inline const cuda::KernelPack& pack_of_all_candidates() {
@@ -102,7 +104,8 @@ inline const cuda::KernelPack& pack_of_all_candidates() {
         }
         std::vector<cuda::PackedKernel> kernels;
         for (const std::string& expression : expressions) {
-            kernels.push_back({.expression = expression, .name = "gemm", .cubin = "cubin"});
+            const std::string_view function = std::string_view(expression).substr(0, expression.find('<'));
+            kernels.push_back({.expression = expression, .name = function, .cubin = "cubin"});
         }
         return cuda::pack_bytes(kernels);
     }();

@@ -25,13 +25,13 @@ Problem tn() { return gpu_problem({.m = 256, .n = 512, .k = 1024, .layout = Layo
 
 TEST(PreparedCalls, LaunchTheCopyThenTheProductInTheCallersStream) {
     FakeMachine machine;
-    machine.fake().record_arguments = false;
     machine.run(tn(), stream(0x33), workspace(0x90000000));
     ASSERT_EQ(machine.fake().launches, 2);
     const FakeLaunch& copy = machine.fake().before_last;
     EXPECT_EQ(copy.config.stream, stream(0x33));
     EXPECT_EQ(copy.config.grid[0], 2U * 8) << "squares of 128 x 128 of a";
     EXPECT_EQ(copy.config.block[0], 256U);
+    EXPECT_EQ(copy.arguments.a.words[0], 0U) << "not a product: its arguments are of another type";
     EXPECT_EQ(machine.fake().last.config.stream, stream(0x33));
     EXPECT_NE(machine.fake().last.kernel, copy.kernel);
     EXPECT_EQ(machine.fake().strict_loads, 0) << "a capture under way would end";
@@ -39,7 +39,6 @@ TEST(PreparedCalls, LaunchTheCopyThenTheProductInTheCallersStream) {
 
 TEST(PreparedCalls, TheProductReadsTheWorkspaceInsteadOfTheOperand) {
     FakeMachine machine;
-    machine.fake().others_first = 1;
     machine.run(tn(), nullptr, workspace(0x90000000));
     EXPECT_EQ(machine.fake().last.arguments.a.words[0], 0x90000000U);
     EXPECT_EQ(machine.fake().last.arguments.b.words[0], 0x12000000U);
@@ -47,7 +46,6 @@ TEST(PreparedCalls, TheProductReadsTheWorkspaceInsteadOfTheOperand) {
 
 TEST(PreparedCalls, OnlyTheProductOverlapsWhatIsAhead) {
     FakeMachine machine;
-    machine.fake().record_arguments = false;
     machine.run(tn(), {nullptr, true}, workspace(0x90000000));
     EXPECT_EQ(machine.fake().before_last.config.attribute_count, 0U)
         << "a product ahead may still read the workspace that the copy overwrites";
@@ -57,7 +55,6 @@ TEST(PreparedCalls, OnlyTheProductOverlapsWhatIsAhead) {
 
 TEST(PreparedCalls, ARepetitionHasTheSameWorkspace) {
     FakeMachine machine;
-    machine.fake().record_arguments = false;
     const Problem p = tn();
     machine.run(p, nullptr, workspace(0x90000000));
     const int libraries = machine.fake().libraries;
@@ -84,7 +81,6 @@ TEST(PreparedCalls, AWorkspaceThatIsNotNeededIsNotLookedAt) {
 
 TEST(PreparedCalls, WeightsAreJudgedPackedAndMultiplied) {
     FakeMachine machine;
-    machine.fake().others_first = 2;
     Problem p = gpu_problem({.m = 16, .n = 200, .k = 1024, .weights = Format::e2m1});
     p.b.values.strides[0] += 2;  // rows begin at any byte
     machine.run(p, {nullptr, true}, workspace(0x90000000, 1 << 24));
@@ -94,28 +90,24 @@ TEST(PreparedCalls, WeightsAreJudgedPackedAndMultiplied) {
     const auto packed = hopper::PackedTiles::from_map(machine.fake().last.arguments.b);
     EXPECT_EQ(packed.tile_bytes, hopper::windowed_tile_bytes(4));
     EXPECT_EQ(packed.first, reinterpret_cast<const hopper::u8*>(0x90000000 + 128 + 256 * 8));
-    machine.fake().others_first = 2;
     EXPECT_TRUE(machine.runtime().repeat(p, nullptr, workspace(0x90000000, 1 << 24)));
     EXPECT_EQ(machine.fake().launches, 6);
 }
 
 TEST(PreparedCalls, ScalesOfRawCodesAreJudgedAndTheCodesMultipliedWhereTheyAre) {
     FakeMachine machine;
-    machine.fake().others_first = 1;
     const Problem p = gpu_problem({.m = 16, .n = 200, .k = 1024, .weights = Format::e2m1});
     machine.run(p, {nullptr, true}, workspace(0x90000000, 1 << 24));
     ASSERT_EQ(machine.fake().launches, 2);
     EXPECT_EQ(machine.fake().before_last.config.grid[0], 4U) << "64 rows a block";
     const auto tiles = hopper::PackedTiles::from_map(machine.fake().last.arguments.b_scales);
     EXPECT_EQ(tiles.first, reinterpret_cast<const hopper::u8*>(0x90000000 + 128 + 256 * 8));
-    machine.fake().others_first = 1;
     EXPECT_TRUE(machine.runtime().repeat(p, nullptr, workspace(0x90000000, 1 << 24)));
     EXPECT_EQ(machine.fake().launches, 4);
 }
 
 TEST(PreparedCalls, PackedWeightsAreExpandedThenMultiplied) {
     FakeMachine machine;
-    machine.fake().others_first = 1;
     Problem p = with_packed_shape(gpu_problem({.m = 4096, .n = 4096, .k = 4096, .weights = Format::e2m1}), 0);
     p.b.packed.data = reinterpret_cast<void*>(0x50000000);
     machine.run(p, {nullptr, true}, workspace(0x90000000, 1 << 25));
@@ -125,7 +117,6 @@ TEST(PreparedCalls, PackedWeightsAreExpandedThenMultiplied) {
     EXPECT_EQ(machine.fake().before_last.config.attribute_count, 0U);
     EXPECT_EQ(machine.fake().last.arguments.b.words[0], 0x90000000U);
     EXPECT_EQ(machine.fake().last.arguments.scales_b.data, reinterpret_cast<void*>(0x90000000 + 4096 * 4096));
-    machine.fake().others_first = 1;
     EXPECT_TRUE(machine.runtime().repeat(p, nullptr, workspace(0x90000000, 1 << 25)));
     EXPECT_EQ(machine.fake().launches, 4);
     p.b.packed.internal = formats::PackedInternal{.windows = 1}.words();
@@ -139,7 +130,6 @@ TEST(PreparedCalls, ATileOfTheCallersChoice) {
     hopper::Kernel tile =
         tests::of_recipe("1x128:128x128", {.shape = {.m = 128, .n = 128}, .stages = 5, .swap_ab = true});
     tile.b.form = hopper::Form::columns;
-    machine.fake().others_first = 1;
     machine.runtime().run(geometry(p), tile, {.workspace = workspace(0x90000000)});
     EXPECT_EQ(machine.fake().launches, 2);
     EXPECT_EQ(machine.fake().last.arguments.a.words[0], 0x90000000U);

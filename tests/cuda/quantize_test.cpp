@@ -20,7 +20,6 @@ Operand by_row(int device) {
 
 TEST(QuantizeLaunches, RunInOrderOnTheStreamAndAreLoadedOnce) {
     FakeMachine machine;
-    machine.fake().record_arguments = false;
     const auto launches = launch::lower(gpu_tensor(Format::bf16, {256, 512}, 1), by_row(1), false);
     ASSERT_EQ(launches.size(), 4U) << "scales of rows: cleared, measured, finished, used";
     machine.runtime().quantize(launches, {.device = 1, .stream = stream(0x55)});
