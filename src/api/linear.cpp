@@ -127,7 +127,7 @@ void finish_groups(const Tensor& ends, const Tensor& source, const Tensor& colum
                    const RunOptions& how) {
     const std::int64_t tokens = source.shape[0];
     if (!is_on_gpu(source)) return formats::finish_groups_on_cpu(ends, tokens, column_ends, d);
-    cuda::quantize(launch::lower_groups(ends, tokens, column_ends, d), source.device.index, how.stream);
+    cuda::run(launch::lower_groups(ends, tokens, column_ends, d), source.device.index, how.stream);
 }
 
 }  // namespace

@@ -16,8 +16,7 @@ namespace {
 void quantize_staged(const StagedOperand& staged, bool round_up, const ConversionOptions& how) {
     const Tensor& numbers = staged.numbers;
     if (staged.ends.given() && is_on_gpu(numbers)) {
-        cuda::quantize(launch::lower_groups(staged.ends, numbers.shape[0], {}, numbers), numbers.device.index,
-                       how.stream);
+        cuda::run(launch::lower_groups(staged.ends, numbers.shape[0], {}, numbers), numbers.device.index, how.stream);
     }  // on the CPU the other rows are zeros already
     quantize(numbers, {.recipe = moe::recipe_of(staged.out), .round_up = round_up}, staged.out, how);
 }

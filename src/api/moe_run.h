@@ -22,7 +22,7 @@ void run_on_gpu(int device, const RunOptions& how, const Steps&... steps) {
     for (const std::string& reason : {launch::unserved(steps)...}) {
         if (!reason.empty()) throw Error(reason + " on a GPU; compute on the CPU");
     }
-    cuda::run_moe(launch::lower(steps...), device, how.stream, how.overlap);
+    cuda::run(launch::lower(steps...), device, how.stream, how.overlap);
 }
 
 template <class Step>

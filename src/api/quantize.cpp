@@ -24,7 +24,7 @@ void quantize(const Tensor& source, const QuantizeOptions& options, const Operan
     if (!is_on_gpu(source)) return formats::quantize_on_cpu(source, options, out, how);
     const std::string given = name(options.recipe) + (options.deep_gemm ? " by DeepGEMM's rules" : "");
     require_served("options.recipe", given + " of " + to_string(source.shape), launch::unserved(source, options));
-    cuda::quantize(launch::lower(source, out, options.round_up), source.device.index, how.stream);
+    cuda::run(launch::lower(source, out, options.round_up), source.device.index, how.stream);
 }
 
 void quantize_tokens(const TokenSource& source, const TokenOperand& rows, const TokenOperand& columns, bool round_up,
@@ -34,14 +34,14 @@ void quantize_tokens(const TokenSource& source, const TokenOperand& rows, const 
     const Tensor& turned = columns.operand.values;
     require_served("source.x", to_string(source.x.shape),
                    launch::unserved(source, turned.given() ? turned.shape[1] : 0));
-    cuda::quantize(launch::lower(source, rows, columns, round_up), source.x.device.index, how.stream);
+    cuda::run(launch::lower(source, rows, columns, round_up), source.x.device.index, how.stream);
 }
 
 void transpose_codes(const Operand& rows, const Tensor& ends, const Operand& columns, const ConversionOptions& how) {
     require_none(formats::check_transpose_codes(rows, ends, columns));
     if (!is_on_gpu(rows.values)) return formats::transpose_codes_on_cpu(rows, ends, columns, how);
     require_served("rows.values", to_string(rows.values.shape), launch::unserved(rows.values, columns.values.shape[1]));
-    cuda::quantize(launch::lower_transposition(rows, ends, columns), rows.values.device.index, how.stream);
+    cuda::run(launch::lower_transposition(rows, ends, columns), rows.values.device.index, how.stream);
 }
 
 }  // namespace tilewright

@@ -35,12 +35,8 @@ void run(const Geometry& geometry, const hopper::Kernel& tile, int device, void*
     runtime().run(geometry, tile, {.device = device, .stream = handle(stream), .workspace = workspace});
 }
 
-void quantize(const std::vector<launch::QuantizeLaunch>& launches, int device, void* stream) {
-    runtime().quantize(launches, {.device = device, .stream = handle(stream)});
-}
-
-void run_moe(const std::vector<launch::MoeLaunch>& launches, int device, void* stream, bool overlap) {
-    runtime().run_moe(launches, {.device = device, .stream = handle(stream), .overlap = overlap});
+void run(const std::vector<launch::OtherLaunch>& launches, int device, void* stream, bool overlap) {
+    runtime().run(launches, {.device = device, .stream = handle(stream), .overlap = overlap});
 }
 
 const DeviceDescription& present_device() {

@@ -5,8 +5,7 @@
 #include <tilewright/run.h>
 
 #include "hopper/description/kernel.h"
-#include "launch/moe.h"
-#include "launch/quantize.h"
+#include "launch/other_kernels.h"
 #include "problem/gpu_call.h"
 
 namespace tilewright::cuda {
@@ -32,11 +31,9 @@ void run(const Problem& problem, const GpuCall& call, const RunOptions& options)
 void run(const Geometry& geometry, const hopper::Kernel& tile, int device, void* stream,
          const Workspace& workspace = {});
 
-/// Runs a quantizer's launches, one after another. No allocation and no wait on the host once the kernels are loaded.
-void quantize(const std::vector<launch::QuantizeLaunch>& launches, int device, void* stream);
-
-/// The same for the kernels around the products of a layer of experts. `overlap`: as `RunOptions::overlap`.
-void run_moe(const std::vector<launch::MoeLaunch>& launches, int device, void* stream, bool overlap);
+/// Runs launches, one after another. No allocation and no wait on the host once the kernels are loaded. `overlap`: as
+/// `RunOptions::overlap`, for kernels that wait for earlier work by themselves.
+void run(const std::vector<launch::OtherLaunch>& launches, int device, void* stream, bool overlap = false);
 
 /// GPU 0 if the driver can be opened and it is a Hopper GPU, otherwise the H200. Decided at the first call; creates no
 /// context.

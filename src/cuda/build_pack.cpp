@@ -1,5 +1,5 @@
 // Builds the kernel pack while the library is built. It compiles the tiles of plan/pack.h and the kernels of
-// launch/quantize.h, pack.h and moe.h with NVRTC, on all cores. It fails if a kernel spills or is serialised. Kernels
+// launch/other_kernels.h with NVRTC, on all cores. It fails if a kernel spills or is serialised. Kernels
 // that did not change are read from the cache folder.
 //
 //   tilewright_build_pack <libnvrtc.so> <cache folder> <output file> [<step>]
@@ -18,10 +18,8 @@
 #include "cuda/disk_cache.h"
 #include "cuda/kernel_pack.h"
 #include "cuda/ptxas_log.h"
-#include "launch/moe.h"
-#include "launch/quantize.h"
+#include "launch/other_kernels.h"
 #include "launch/tile_code.h"
-#include "launch/weight_packing.h"
 #include "plan/pack.h"
 
 namespace tilewright::cuda {
@@ -45,17 +43,9 @@ std::vector<Shipped> all_kernels() {
         list.push_back(
             {{.text = launch::kernel_source, .expression = launch::kernel_expression(tile)}, launch::describe(tile)});
     }
-    for (const launch::QuantizeKernel& kernel : launch::shipped_quantizers()) {
+    for (const launch::OtherKernel& kernel : launch::shipped_other_kernels()) {
         const std::string expression = launch::kernel_expression(kernel);
-        list.push_back({{.text = launch::quantize_source, .expression = expression}, expression});
-    }
-    for (const launch::PackKernel& kernel : launch::shipped_packers()) {
-        const std::string expression = launch::kernel_expression(kernel);
-        list.push_back({{.text = launch::pack_source, .expression = expression}, expression});
-    }
-    for (const launch::MoeKernel& kernel : launch::shipped_moe_kernels()) {
-        const std::string expression = launch::kernel_expression(kernel);
-        list.push_back({{.text = launch::moe_source, .expression = expression}, expression});
+        list.push_back({{.text = launch::source_of(kernel), .expression = expression}, expression});
     }
     return list;
 }

@@ -120,33 +120,17 @@ void Device::share_most(KernelHandle kernel) {
                     "cuKernelSetAttribute", index_);
 }
 
-KernelHandle Device::kernel(const launch::QuantizeKernel& wanted) {
+KernelHandle Device::kernel(const launch::OtherKernel& wanted) {
     const std::lock_guard lock(mutex_);
-    for (const auto& [known, kernel] : quantizers_) {
+    for (const auto& [known, kernel] : other_kernels_) {
         if (known == wanted) return kernel;
     }
-    const KernelSource source{.text = launch::quantize_source, .expression = launch::kernel_expression(wanted)};
-    return quantizers_.emplace_back(wanted, load(source, launch::shared_bytes(wanted))).second;
-}
-
-KernelHandle Device::kernel(const launch::PackKernel& wanted) {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [known, kernel] : packers_) {
-        if (known == wanted) return kernel;
-    }
-    const KernelSource source{.text = launch::pack_source, .expression = launch::kernel_expression(wanted)};
-    const KernelHandle kernel = load(source, launch::most_shared_bytes(wanted));
-    if (launch::most_shared_bytes(wanted) > 0) share_most(kernel);
-    return packers_.emplace_back(wanted, kernel).second;
-}
-
-KernelHandle Device::kernel(const launch::MoeKernel& wanted) {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [known, kernel] : of_layers_) {
-        if (known == wanted) return kernel;
-    }
-    const KernelSource source{.text = launch::moe_source, .expression = launch::kernel_expression(wanted)};
-    return of_layers_.emplace_back(wanted, load(source, launch::most_shared_bytes(wanted))).second;
+    const KernelHandle kernel =
+        load({.text = launch::source_of(wanted), .expression = launch::kernel_expression(wanted)},
+             launch::most_shared_bytes(wanted));
+    using launch::PackScales, launch::PackTiles;
+    if (std::holds_alternative<PackTiles>(wanted) || std::holds_alternative<PackScales>(wanted)) share_most(kernel);
+    return other_kernels_.emplace_back(wanted, kernel).second;
 }
 
 KernelHandle Device::kernel(const hopper::Kernel& tile) {
@@ -179,21 +163,17 @@ ReadyLaunch Device::ready(KernelHandle kernel, const launch::Launch& launch) con
     return ready;
 }
 
-std::vector<ReadyStep> Device::ready(const std::vector<launch::PreparationLaunch>& launches) {
+std::vector<ReadyStep> Device::ready(const std::vector<launch::OtherLaunch>& launches) {
     std::vector<ReadyStep> steps;
     steps.reserve(launches.size());
-    for (const launch::PreparationLaunch& each : launches) {
-        steps.push_back({std::visit([&](const auto& launch) { return kernel(launch.kernel); }, each), each});
-    }
+    for (const launch::OtherLaunch& each : launches) steps.push_back({kernel(each.kernel()), each});
     return steps;
 }
 
 void Device::launch(ReadyLaunch& ready, const InStream& order) {
     check_report();
     if (ready.blocks == 0) return;
-    for (const ReadyStep& step : ready.before) {
-        std::visit([&](const auto& each) { launch(step.kernel, each, order); }, step.launch);
-    }
+    for (const ReadyStep& step : ready.before) start(step.kernel, step.launch, order);
     start(ready.kernel,
           {.blocks = ready.blocks,
            .threads = ready.threads,
@@ -220,56 +200,22 @@ void Device::start(KernelHandle kernel, const Extent& extent, void* arguments, c
     driver_.require(driver_.call.launch(&config, kernel, parameters, nullptr), "cuLaunchKernelEx", index_);
 }
 
-void Device::launch(KernelHandle kernel, int blocks, int shared_bytes, void* arguments, const InStream& order) {
+void Device::start(KernelHandle kernel, const launch::OtherLaunch& launch, const InStream& order) {
+    const auto start_call = [&]<class Kernel>(launch::CallOf<Kernel> call) {
+        start(kernel,
+              {.blocks = launch.blocks,
+               .threads = launch.threads,
+               .cluster = launch.cluster,
+               .shared_bytes = launch.shared_bytes},
+              &call.arguments, {order.stream, order.overlap && launch::waits_for_earlier<Kernel>});
+    };
+    std::visit(start_call, launch.call);
+}
+
+void Device::launch(const launch::OtherLaunch& launch, const InStream& order) {
+    const KernelHandle function = kernel(launch.kernel());
     check_report();
-    start(kernel, {.blocks = blocks, .threads = hopper::quantize_threads, .shared_bytes = shared_bytes}, arguments,
-          order.stream);
-}
-
-void Device::launch(const launch::QuantizeLaunch& launch, const InStream& order) {
-    this->launch(kernel(launch.kernel), launch, order);
-}
-
-void Device::launch(KernelHandle kernel, const launch::QuantizeLaunch& launch, const InStream& order) {
-    hopper::QuantizeArguments arguments = launch.arguments;
-    hopper::MeasuredScales scales = launch.scales;
-    hopper::TransposeArguments transposition = launch.transposition;
-    hopper::DecodeArguments decoding = launch.decoding;
-    hopper::ExpandArguments expansion = launch.expansion;
-    hopper::BlockArguments short_blocks = launch.short_blocks;
-    hopper::GroupArguments groups = launch.groups;
-    void* given = &scales;
-    if (launch::reads_tiles(launch.kernel)) given = &arguments;
-    if (launch.kernel.step == launch::QuantizeStep::transpose_codes) given = &transposition;
-    if (launch.kernel.step == launch::QuantizeStep::decode_codes) given = &decoding;
-    if (launch.kernel.step == launch::QuantizeStep::expand_weights) given = &expansion;
-    if (launch.kernel.step == launch::QuantizeStep::quantize_blocks) given = &short_blocks;
-    if (launch.kernel.step == launch::QuantizeStep::finish_groups) given = &groups;
-    this->launch(kernel, launch.blocks, launch::shared_bytes(launch.kernel), given, order);
-}
-
-void Device::launch(const launch::PackLaunch& launch, const InStream& order) {
-    this->launch(kernel(launch.kernel), launch, order);
-}
-
-void Device::launch(KernelHandle kernel, const launch::PackLaunch& launch, const InStream& order) {
-    hopper::PackArguments arguments = launch.arguments;
-    this->launch(kernel, launch.blocks, launch.shared_bytes, &arguments, order);
-}
-
-void Device::launch(const launch::MoeLaunch& launch, const InStream& order) {
-    const KernelHandle function = kernel(launch.kernel);
-    check_report();
-    std::visit(
-        [&](auto arguments) {
-            start(function,
-                  {.blocks = launch.blocks,
-                   .threads = launch.threads,
-                   .cluster = launch.cluster,
-                   .shared_bytes = launch.shared_bytes},
-                  &arguments, order);
-        },
-        launch.arguments);
+    start(function, launch, order);
 }
 
 void Device::check_report() {

@@ -11,10 +11,7 @@
 #include "cuda/kernel_store.h"
 #include "cuda/scopes.h"
 #include "launch/launch.h"
-#include "launch/moe.h"
-#include "launch/preparation.h"
-#include "launch/quantize.h"
-#include "launch/weight_packing.h"
+#include "launch/other_kernels.h"
 #include "plan/devices.h"
 
 namespace tilewright::cuda {
@@ -22,7 +19,7 @@ namespace tilewright::cuda {
 /// A loaded kernel that runs ahead of the product.
 struct ReadyStep {
     KernelHandle kernel = nullptr;
-    launch::PreparationLaunch launch{};
+    launch::OtherLaunch launch{};
 };
 
 /// A launch with encoded tensor maps: ready for any stream of its device.
@@ -60,21 +57,16 @@ public:
 
     ReadyLaunch ready(KernelHandle kernel, const launch::Launch& launch) const;
     /// Loads the kernels on first use.
-    std::vector<ReadyStep> ready(const std::vector<launch::PreparationLaunch>& launches);
+    std::vector<ReadyStep> ready(const std::vector<launch::OtherLaunch>& launches);
 
     /// Throws Error if the driver refuses, or if an earlier kernel on this device left a report. No allocation, no
     /// lock. The preparation does not overlap earlier work of the stream, because it may overwrite data that this work
     /// still reads.
     void launch(ReadyLaunch& ready, const InStream& order);
 
-    /// The same for a kernel of the quantizers, which leaves no report.
-    void launch(const launch::QuantizeLaunch& launch, const InStream& order);
-
-    /// The same for a kernel that packs weights.
-    void launch(const launch::PackLaunch& launch, const InStream& order);
-
-    /// The same for a kernel around the products of a layer of experts. It may overlap earlier work of the stream.
-    void launch(const launch::MoeLaunch& launch, const InStream& order);
+    /// The same for a kernel that leaves no report. It overlaps earlier work of the stream only if the kernel waits for
+    /// this work by itself.
+    void launch(const launch::OtherLaunch& launch, const InStream& order);
 
     /// Makes a context of this device the thread's current one while the returned object exists.
     ContextScope context() const { return {driver_, handle_, context_}; }
@@ -89,9 +81,7 @@ private:
     KernelHandle load(const KernelSource& source, int shared_bytes);
     /// Makes all of an SM's shared memory available to blocks of the kernel, so that as many as possible share an SM.
     void share_most(KernelHandle kernel);
-    KernelHandle kernel(const launch::QuantizeKernel& wanted);
-    KernelHandle kernel(const launch::PackKernel& wanted);
-    KernelHandle kernel(const launch::MoeKernel& wanted);
+    KernelHandle kernel(const launch::OtherKernel& wanted);
     /// The size of a launch.
     struct Extent {
         int blocks = 0;
@@ -100,9 +90,7 @@ private:
         int shared_bytes = 0;
     };
     void start(KernelHandle kernel, const Extent& extent, void* arguments, const InStream& order);
-    void launch(KernelHandle kernel, int blocks, int shared_bytes, void* arguments, const InStream& order);
-    void launch(KernelHandle kernel, const launch::QuantizeLaunch& launch, const InStream& order);
-    void launch(KernelHandle kernel, const launch::PackLaunch& launch, const InStream& order);
+    void start(KernelHandle kernel, const launch::OtherLaunch& launch, const InStream& order);
 
     const Driver& driver_;
     KernelStore& store_;
@@ -114,9 +102,7 @@ private:
     hopper::KernelReport* report_on_device_ = nullptr;
     std::mutex mutex_;
     std::vector<std::pair<hopper::Kernel, KernelHandle>> kernels_;
-    std::vector<std::pair<launch::QuantizeKernel, KernelHandle>> quantizers_;
-    std::vector<std::pair<launch::PackKernel, KernelHandle>> packers_;
-    std::vector<std::pair<launch::MoeKernel, KernelHandle>> of_layers_;
+    std::vector<std::pair<launch::OtherKernel, KernelHandle>> other_kernels_;
 };
 
 }  // namespace tilewright::cuda

@@ -112,14 +112,9 @@ void Runtime::run(const GpuCall& call, const hopper::Kernel& tile, const Target&
     on.launch(ready, {target.stream, target.overlap});
 }
 
-void Runtime::quantize(const std::vector<launch::QuantizeLaunch>& launches, const Target& target) {
+void Runtime::run(const std::vector<launch::OtherLaunch>& launches, const Target& target) {
     Device& on = device(target.device);
-    for (const launch::QuantizeLaunch& launch : launches) on.launch(launch, {target.stream, target.overlap});
-}
-
-void Runtime::run_moe(const std::vector<launch::MoeLaunch>& launches, const Target& target) {
-    Device& on = device(target.device);
-    for (const launch::MoeLaunch& launch : launches) on.launch(launch, {target.stream, target.overlap});
+    for (const launch::OtherLaunch& launch : launches) on.launch(launch, {target.stream, target.overlap});
 }
 
 Runtime& runtime() {

@@ -51,11 +51,8 @@ public:
     /// `geometry` is the caller's, and the workspace is large enough.
     void run(const Geometry& geometry, const hopper::Kernel& tile, const Target& target);
 
-    /// Runs a quantizer's launches, one after another.
-    void quantize(const std::vector<launch::QuantizeLaunch>& launches, const Target& target);
-
-    /// Runs the kernels around the products of a layer, one after another. They may overlap earlier work.
-    void run_moe(const std::vector<launch::MoeLaunch>& launches, const Target& target);
+    /// Runs launches, one after another.
+    void run(const std::vector<launch::OtherLaunch>& launches, const Target& target);
 
     /// Opened on first use.
     Device& device(int index);

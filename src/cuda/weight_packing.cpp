@@ -51,7 +51,7 @@ public:
 
     /// Judges each row. Unless `out` is null, writes rows and tiles.
     void write_tiles(const formats::PackedSections& sections, void* out) const {
-        for (const launch::PackLaunch& each :
+        for (const launch::OtherLaunch& each :
              launch::lower_tiles(weights_, activations_, sections, judgements_.data(), out)) {
             launch(each);
         }
@@ -82,7 +82,7 @@ public:
     void wait_for_device() const { driver().require(driver().call.context_synchronize(), "cuCtxSynchronize", index_); }
 
 private:
-    void launch(const launch::PackLaunch& launch) const {
+    void launch(const launch::OtherLaunch& launch) const {
         if (launch.blocks > 0) device_.launch(launch, order_);
     }
     void wait() const {

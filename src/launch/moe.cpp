@@ -204,27 +204,27 @@ std::int64_t choices_of(const moe::RouteStep& step) {
     return shape[0] * (shape[1] + step.routing.shared);
 }
 
-std::vector<MoeLaunch> launch_if_any(const MoeLaunch& launch) {
+std::vector<OtherLaunch> launch_if_any(const OtherLaunch& launch) {
     if (launch.blocks == 0) return {};
     return {launch};
 }
 
 /// The launch with the rows to which tokens go. `route`: its step if the kernel finds them.
-template <class Arguments>
-MoeLaunch to_places(const moe::PermuteStep& step, const moe::RouteStep* route, MoeLaunch launch, Arguments arguments) {
+template <class Kernel>
+OtherLaunch to_places(const moe::PermuteStep& step, const moe::RouteStep* route, const Kernel& kernel,
+                      typename Kernel::Arguments arguments, int threads) {
     arguments.places = place_arguments(step.places, matrix_view(step.out.values).rows);
     if (step.ranks.given()) {
         arguments.ranks = rank_shifts(step.ranks);
         arguments.grid.room = arguments.ranks.room;
     }
     arguments.existing = existing_arguments(step.existing);
-    launch.blocks = count_row_blocks(arguments.grid, arguments.existing);
+    int blocks = count_row_blocks(arguments.grid, arguments.existing);
     if (route != nullptr) {
         arguments.route = route_arguments(*route);
-        launch.blocks = std::max(launch.blocks, blocks_for_ends(*route, launch.threads));
+        blocks = std::max(blocks, blocks_for_ends(*route, threads));
     }
-    launch.arguments = arguments;
-    return launch;
+    return launch_of(kernel, arguments, blocks, threads);
 }
 
 AnnounceArguments announce_arguments(const moe::AnnounceStep& step) {
@@ -290,9 +290,8 @@ bool meets_in_route(const moe::MeetStep& meet, const moe::RouteStep& route, cons
     return meet.said == nullptr && !route.out.weights.given() && !permute.factors.given();
 }
 
-MoeLaunch permute_launch(const moe::PermuteStep& step, const moe::RouteStep* route) {
-    MoeLaunch launch{.kernel = {.function = MoeFunction::permute, .rows = output_spec(step.out, step.round_up)}};
-    RowSpec& spec = launch.kernel.rows;
+OtherLaunch permute_launch(const moe::PermuteStep& step, const moe::RouteStep* route) {
+    RowSpec spec = output_spec(step.out, step.round_up);
     PermuteArguments arguments;
     const MatrixView x = rows_view(step.x), values = rows_view(step.out.values);
     spec.source = number(x.format);
@@ -300,27 +299,25 @@ MoeLaunch permute_launch(const moe::PermuteStep& step, const moe::RouteStep* rou
     spec.routes = route != nullptr;
     spec.from_ranks = step.ranks.given();
     arguments.grid = row_grid(x, x.columns);
-    launch.threads = divide_scaled_rows(arguments.grid, spec);
+    const int threads = divide_scaled_rows(arguments.grid, spec);
     arguments.x = source_matrix(x);
     arguments.to = row_target(step.out);
     arguments.clears = step.clears;
     arguments.factors = step.places.given() ? factors_by_choice(step.factors) : factors_by_row(step.factors);
     if (step.ranks.given()) arguments.factors.group_stride = arguments.factors.row_stride * step.ranks.room;
     spec.vectors = x.columns % lane_features == 0 && takes_row_vectors(x) && takes_row_vectors(values);
-    launch.shared_bytes = hopper::shared_bytes(spec);
-    return to_places(step, route, launch, arguments);
+    return to_places(step, route, Permute{spec}, arguments, threads);
 }
 
-MoeLaunch copy_launch(const moe::PermuteStep& step, const moe::RouteStep* route) {
-    MoeLaunch launch{.kernel = {.function = MoeFunction::copy_rows,
-                                .copies = {.routes = route != nullptr, .from_ranks = step.ranks.given()}}};
+OtherLaunch copy_launch(const moe::PermuteStep& step, const moe::RouteStep* route) {
+    const CopyRows kernel{{.routes = route != nullptr, .from_ranks = step.ranks.given()}};
     CopyRowsArguments arguments;
     const MatrixView from = rows_view(step.quantized.values), values = rows_view(step.out.values);
     const int element_bits = bits(from.format);
     const auto in_bytes = [&](std::int64_t elements) { return elements * element_bits / 8; };
     arguments.grid = row_grid(from, ceil_div<std::int64_t>(from.columns * element_bits, 8));
     divide_rows(arguments.grid, copy_bytes, copy_threads, part_step);
-    launch.threads = std::min(whole_warps(ceil_div(arguments.grid.part_features, copy_bytes)), copy_threads);
+    const int threads = std::min(whole_warps(ceil_div(arguments.grid.part_features, copy_bytes)), copy_threads);
     arguments.from = reinterpret_cast<const u8*>(from.data);
     arguments.group_stride = in_bytes(from.group_stride);
     arguments.row_stride = in_bytes(from.row_stride);
@@ -339,11 +336,10 @@ MoeLaunch copy_launch(const moe::PermuteStep& step, const moe::RouteStep* route)
     arguments.vectors = arguments.grid.features % copy_bytes == 0 &&
                         takes(arguments.from, arguments.row_stride, arguments.group_stride) &&
                         takes(arguments.to.data, arguments.to.row_stride, arguments.to.group_stride);
-    launch.shared_bytes = hopper::shared_bytes(launch.kernel.copies);
-    return to_places(step, route, launch, arguments);
+    return to_places(step, route, kernel, arguments, threads);
 }
 
-MoeLaunch launch_of(const moe::PermuteStep& step, const moe::RouteStep* route) {
+OtherLaunch rows_launch(const moe::PermuteStep& step, const moe::RouteStep* route) {
     return step.quantized.values.given() ? copy_launch(step, route) : permute_launch(step, route);
 }
 
@@ -379,39 +375,36 @@ std::string unserved_output(const Operand& out) {
 
 }  // namespace
 
-std::vector<MoeLaunch> lower(const moe::RouteStep& step) {
+std::vector<OtherLaunch> lower(const moe::RouteStep& step) {
     RouteArguments arguments = route_arguments(step);
     const i64 counts = route_shared_bytes(arguments.experts), kept = kept_bytes(arguments.tokens * arguments.choices);
     arguments.keeps = counts + kept <= most_route_shared;
-    return {{.kernel = {.function = MoeFunction::route},
-             .arguments = arguments,
-             .blocks = route_blocks,
-             .threads = route_threads,
-             .cluster = route_blocks,
-             .shared_bytes = static_cast<int>(arguments.keeps ? counts + kept : counts)}};
+    OtherLaunch launch = launch_of(Route{}, arguments, route_blocks, route_threads);
+    launch.cluster = route_blocks;
+    launch.shared_bytes = static_cast<int>(arguments.keeps ? counts + kept : counts);
+    return {launch};
 }
 
-std::vector<MoeLaunch> lower(const moe::PermuteStep& step) { return launch_if_any(launch_of(step, nullptr)); }
+std::vector<OtherLaunch> lower(const moe::PermuteStep& step) { return launch_if_any(rows_launch(step, nullptr)); }
 
 bool fits_in_permute(const moe::RouteStep& step) { return choices_of(step) <= most_fused_choices; }
 
-std::vector<MoeLaunch> lower(const moe::RouteStep& route, const moe::PermuteStep& permute) {
-    if (fits_in_permute(route)) return {launch_of(permute, &route)};
-    std::vector<MoeLaunch> launches = lower(route);
-    for (const MoeLaunch& launch : lower(permute)) launches.push_back(launch);
+std::vector<OtherLaunch> lower(const moe::RouteStep& route, const moe::PermuteStep& permute) {
+    if (fits_in_permute(route)) return {rows_launch(permute, &route)};
+    std::vector<OtherLaunch> launches = lower(route);
+    for (const OtherLaunch& launch : lower(permute)) launches.push_back(launch);
     return launches;
 }
 
-std::vector<MoeLaunch> lower(const moe::ActivateStep& step) {
-    MoeLaunch launch{.kernel = {.function = MoeFunction::activate, .rows = output_spec(step.out, step.round_up)}};
-    RowSpec& spec = launch.kernel.rows;
+std::vector<OtherLaunch> lower(const moe::ActivateStep& step) {
+    RowSpec spec = output_spec(step.out, step.round_up);
     ActivateArguments arguments;
     const MatrixView gate_up = rows_view(step.gate_up), values = rows_view(step.out.values);
     spec.activates = true;
     spec.unit = moe::unit_of(step.unit.kind);
     spec.interleaved = formats::has_up(spec.unit) && step.unit.swiglu.interleaved;
     arguments.grid = row_grid(gate_up, values.columns);
-    launch.threads = divide_scaled_rows(arguments.grid, spec);
+    const int threads = divide_scaled_rows(arguments.grid, spec);
     arguments.gate_up = source_matrix(gate_up);
     arguments.up = spec.interleaved ? 1 : static_cast<int>(values.columns);
     arguments.rule = moe::rule_of(step.unit);
@@ -420,20 +413,18 @@ std::vector<MoeLaunch> lower(const moe::ActivateStep& step) {
     arguments.to = row_target(step.out);
     arguments.clears = step.clears;
     spec.vectors = values.columns % lane_features == 0 && takes_row_vectors(gate_up) && takes_row_vectors(values);
-    launch.blocks = count_row_blocks(arguments.grid, arguments.existing);
-    launch.shared_bytes = hopper::shared_bytes(spec);
-    launch.arguments = arguments;
-    return launch_if_any(launch);
+    const int blocks = count_row_blocks(arguments.grid, arguments.existing);
+    return launch_if_any(launch_of(Activate{spec}, arguments, blocks, threads));
 }
 
-std::vector<MoeLaunch> lower(const moe::CombineStep& step) {
+std::vector<OtherLaunch> lower(const moe::CombineStep& step) {
     constexpr int step_of_parts = 64;  // columns: whole lines of bf16
-    MoeLaunch launch{.kernel = {.function = MoeFunction::combine}};
     CombineArguments arguments;
     const MatrixView y = rows_view(step.y), out = rows_view(step.out);
     arguments.grid = row_grid(out, out.columns);
     divide_rows(arguments.grid, combine_features, combine_threads, step_of_parts);
-    launch.threads = std::min(whole_warps(ceil_div(arguments.grid.part_features, combine_features)), combine_threads);
+    const int threads =
+        std::min(whole_warps(ceil_div(arguments.grid.part_features, combine_features)), combine_threads);
     arguments.y = source_matrix(y);
     arguments.places =
         place_arguments(step.places, step.y_ranks.given() ? step.y_ranks.size * step.y_ranks.room : y.rows);
@@ -454,18 +445,16 @@ std::vector<MoeLaunch> lower(const moe::CombineStep& step) {
     }
     arguments.out = {
         .data = reinterpret_cast<u8*>(out.data), .group_stride = out.group_stride, .row_stride = out.row_stride};
-    launch.kernel.sums = {.out = number(out.format),
+    const Combine kernel{{.out = number(out.format),
                           .vectors = vectors,
                           .from_ranks = step.y_ranks.given(),
-                          .to_ranks = step.out_ranks.given()};
-    launch.blocks = count_row_blocks(arguments.grid, arguments.existing);
-    launch.arguments = arguments;
-    return launch_if_any(launch);
+                          .to_ranks = step.out_ranks.given()}};
+    const int blocks = count_row_blocks(arguments.grid, arguments.existing);
+    return launch_if_any(launch_of(kernel, arguments, blocks, threads));
 }
 
-std::vector<MoeLaunch> lower(const moe::WeightGradientStep& step) {
+std::vector<OtherLaunch> lower(const moe::WeightGradientStep& step) {
     constexpr int choices_per_block = dot_threads / warp_threads;
-    MoeLaunch launch{.kernel = {.function = MoeFunction::weight_gradient}, .threads = dot_threads};
     const MatrixView gate_up = rows_view(step.gate_up), gradient = rows_view(step.gradient);
     WeightGradientArguments arguments{.gate_up = source_matrix(gate_up),
                                       .gradient = source_matrix(gradient),
@@ -481,80 +470,79 @@ std::vector<MoeLaunch> lower(const moe::WeightGradientStep& step) {
     if (formats::has_up(arguments.unit)) arguments.up = step.unit.swiglu.interleaved ? 1 : arguments.features;
     arguments.vectors =
         gradient.columns % dot_features == 0 && takes_row_vectors(gate_up) && takes_row_vectors(gradient);
-    launch.blocks =
-        static_cast<int>(ceil_div<std::int64_t>(std::int64_t{arguments.tokens} * arguments.choices, choices_per_block));
-    launch.arguments = arguments;
-    return launch_if_any(launch);
+    const std::int64_t blocks =
+        ceil_div<std::int64_t>(std::int64_t{arguments.tokens} * arguments.choices, choices_per_block);
+    return launch_if_any(launch_of(WeightGradient{}, arguments, static_cast<int>(blocks), dot_threads));
 }
 
-std::vector<MoeLaunch> lower(const moe::AnnounceStep& step) {
+std::vector<OtherLaunch> lower(const moe::AnnounceStep& step) {
     constexpr std::int64_t most_blocks = 132;
-    MoeLaunch launch{.kernel = {.function = MoeFunction::announce}, .threads = announce_threads};
     const std::int64_t blocks = ceil_div<std::int64_t>(step.ids.shape[0] * step.ids.shape[1], announce_threads);
-    launch.blocks = static_cast<int>(std::clamp<std::int64_t>(blocks, 1, most_blocks));
-    launch.arguments = announce_arguments(step);
-    return {launch};
+    const int used = static_cast<int>(std::clamp<std::int64_t>(blocks, 1, most_blocks));
+    return {launch_of(Announce{}, announce_arguments(step), used, announce_threads)};
 }
 
-std::vector<MoeLaunch> lower(const moe::PermuteStep& tokens, const moe::AnnounceStep& step) {
-    MoeLaunch launch = launch_of(tokens, nullptr);
+std::vector<OtherLaunch> lower(const moe::PermuteStep& tokens, const moe::AnnounceStep& step) {
+    OtherLaunch launch = rows_launch(tokens, nullptr);
     if (launch.blocks == 0) return lower(step);
-    launch.kernel.rows.announces = launch.kernel.function == MoeFunction::permute;
-    launch.kernel.copies.announces = launch.kernel.function == MoeFunction::copy_rows;
-    const auto announce = [&](auto& arguments) {
-        if constexpr (requires { arguments.announce; }) arguments.announce = announce_arguments(step);
+    const auto announce = [&](auto& call) {
+        if constexpr (requires {
+                          call.kernel.spec.announces;
+                          call.arguments.announce;
+                      }) {
+            call.kernel.spec.announces = true;
+            call.arguments.announce = announce_arguments(step);
+        }
     };
-    std::visit(announce, launch.arguments);
+    std::visit(announce, launch.call);
     return {launch};
 }
 
 // Each rank has a thread.
 static_assert(most_ranks <= meet_threads);
 
-std::vector<MoeLaunch> lower(const moe::MeetStep& step) {
-    MoeLaunch launch{.kernel = {.function = MoeFunction::meet}, .threads = meet_threads};
+std::vector<OtherLaunch> lower(const moe::MeetStep& step) {
     const std::int64_t numbers = step.out.given() ? step.out.shape[0] * step.out.shape[1] : 0;
     const std::int64_t blocks = ceil_div<std::int64_t>(numbers, meet_threads * meet_ahead);
-    launch.blocks = static_cast<int>(std::clamp<std::int64_t>(blocks, 1, most_barrier_blocks));
-    launch.arguments = meet_arguments(step);
-    return {launch};
+    const int used = static_cast<int>(std::clamp<std::int64_t>(blocks, 1, most_barrier_blocks));
+    return {launch_of(Meet{}, meet_arguments(step), used, meet_threads)};
 }
 
-std::vector<MoeLaunch> lower(const moe::MeetStep& meet, const moe::RouteStep& route, const moe::PermuteStep& permute) {
-    std::vector<MoeLaunch> launches = lower(route, permute);
+std::vector<OtherLaunch> lower(const moe::MeetStep& meet, const moe::RouteStep& route,
+                               const moe::PermuteStep& permute) {
+    std::vector<OtherLaunch> launches = lower(route, permute);
     if (!meets_in_route(meet, route, permute)) {
         launches.insert(launches.begin(), lower(meet).front());
         return launches;
     }
-    MoeLaunch& first = launches.front();
-    if (first.kernel.function == MoeFunction::route) {
-        first.kernel.function = MoeFunction::meet_and_route;
-        first.arguments = MeetAndRouteArguments{meet_arguments(meet), std::get<RouteArguments>(first.arguments)};
+    auto& first = launches.front().call;
+    if (const auto* routed = std::get_if<CallOf<Route>>(&first)) {
+        first = CallOf<MeetAndRoute>{.arguments = {meet_arguments(meet), routed->arguments}};
         return launches;
     }
-    first.kernel.rows.meets = first.kernel.function == MoeFunction::permute;
-    first.kernel.copies.meets = first.kernel.function == MoeFunction::copy_rows;
-    const auto meets = [&](auto& arguments) {
+    const auto meets = [&](auto& call) {
         if constexpr (requires {
-                          arguments.grid;
-                          arguments.meet;
-                          arguments.route;
-                      })
-            arguments.meet = meet_arguments(meet);
+                          call.kernel.spec.meets;
+                          call.arguments.meet;
+                          call.arguments.route;
+                      }) {
+            call.kernel.spec.meets = true;
+            call.arguments.meet = meet_arguments(meet);
+        }
     };
-    std::visit(meets, first.arguments);
+    std::visit(meets, first);
     return launches;
 }
 
-std::vector<MoeLaunch> lower(const moe::MeetStep& meet, const moe::CombineStep& sum) {
-    std::vector<MoeLaunch> launches = lower(sum);
+std::vector<OtherLaunch> lower(const moe::MeetStep& meet, const moe::CombineStep& sum) {
+    std::vector<OtherLaunch> launches = lower(sum);
     if (launches.empty() || launches.front().blocks > most_combining_blocks) {
         launches.insert(launches.begin(), lower(meet).front());
         return launches;
     }
-    MoeLaunch& launch = launches.front();
-    launch.kernel.sums.meets = true;
-    std::get<CombineArguments>(launch.arguments).meet = meet_arguments(meet);
+    auto& combined = std::get<CallOf<Combine>>(launches.front().call);
+    combined.kernel.spec.meets = true;
+    combined.arguments.meet = meet_arguments(meet);
     return launches;
 }
 

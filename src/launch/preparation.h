@@ -1,11 +1,9 @@
 // The launches ahead of a product that write its workspace. No CUDA.
 #pragma once
 
-#include <variant>
 #include <vector>
 
-#include "launch/quantize.h"
-#include "launch/weight_packing.h"
+#include "launch/other_kernels.h"
 #include "problem/workspace_plan.h"
 
 namespace tilewright::launch {
@@ -13,10 +11,8 @@ namespace tilewright::launch {
 /// The kernel of every K-major copy, for either fp8 format and any strides: values stay unchanged.
 inline constexpr hopper::TransposeSpec copy_spec{.shifted = false};
 
-using PreparationLaunch = std::variant<QuantizeLaunch, PackLaunch>;
-
 /// The launches in their order, one after another, ahead of the product of `after_workspace`. They write all rows
 /// of a copy, with zeros after the end of k, and the parts of packed weights that kernels read.
-std::vector<PreparationLaunch> lower_workspace(const WorkspacePlan& plan, void* workspace);
+std::vector<OtherLaunch> lower_workspace(const WorkspacePlan& plan, void* workspace);
 
 }  // namespace tilewright::launch

@@ -116,8 +116,8 @@ CopySpec measured_spec(const CopySpec& copy) {
 
 /// Whether a block computes a tile of gates and a tile of ups, which share their sigmoids. The ups must begin a tile.
 /// Excluded are measured scales and factors, because h is computed again for them.
-bool is_paired(const QuantizeLaunch& call, const std::vector<CopyBuilder>& copies) {
-    const Quantizer& q = call.kernel.quantizer;
+bool is_paired(const CallOf<Quantize>& call, const std::vector<CopyBuilder>& copies) {
+    const Quantizer& q = call.kernel.spec;
     if (q.formula != Formula::swiglu_gradient || q.interleaved || !q.vectors) return false;
     if (call.arguments.features % (2 * quantize_block) != 0) return false;
     return std::none_of(copies.begin(), copies.end(),
@@ -125,8 +125,8 @@ bool is_paired(const QuantizeLaunch& call, const std::vector<CopyBuilder>& copie
 }
 
 /// Moves factors of tokens that all operands share to h, which is then computed once. The bits stay.
-void share_factors(QuantizeLaunch& call, std::vector<CopyBuilder>& copies) {
-    if (call.kernel.quantizer.formula == Formula::x || copies.empty()) return;
+void share_factors(CallOf<Quantize>& call, std::vector<CopyBuilder>& copies) {
+    if (call.kernel.spec.formula == Formula::x || copies.empty()) return;
     const FoldFactors shared = copies.front().arguments.factors;
     const bool are_same = std::all_of(copies.begin(), copies.end(), [&](const CopyBuilder& copy) {
         const FoldFactors& own = copy.arguments.factors;
@@ -147,45 +147,41 @@ void set_later(const Quantizer& quantizer, QuantizeArguments& arguments) {
     arguments.later_features = later_blocks(quantizer) % arguments.feature_tiles * quantize_block;
 }
 
-std::vector<QuantizeLaunch> launches(QuantizeLaunch call, std::vector<CopyBuilder> copies, bool aligned_source) {
+std::vector<OtherLaunch> launches(CallOf<Quantize> call, const std::vector<CopyBuilder>& copies, bool aligned_source) {
+    Quantizer& spec = call.kernel.spec;
     QuantizeArguments& arguments = call.arguments;
-    call.kernel.quantizer.vectors = aligned_source && arguments.features % lane_features == 0;
-    std::vector<QuantizeLaunch> before;
-    std::vector<QuantizeLaunch> after;
-    for (const CopyBuilder& copy : copies) {
-        call.kernel.quantizer.vectors =
-            call.kernel.quantizer.vectors && takes_vectors(copy.arguments, copy.spec.transposed);
-    }
-    call.kernel.quantizer.paired = is_paired(call, copies);
-    const int features = call.kernel.quantizer.paired ? arguments.features / 2 : arguments.features;
-    arguments.feature_tiles = ceil_div(features, quantize_block);
-    call.blocks = count_blocks(arguments, call.kernel.quantizer.grouped);
+    spec.vectors = aligned_source && arguments.features % lane_features == 0 &&
+                   std::all_of(copies.begin(), copies.end(), [](const CopyBuilder& copy) {
+                       return takes_vectors(copy.arguments, copy.spec.transposed);
+                   });
+    spec.paired = is_paired(call, copies);
+    arguments.feature_tiles = ceil_div(spec.paired ? arguments.features / 2 : arguments.features, quantize_block);
+    const int blocks = count_blocks(arguments, spec.grouped);
+    std::vector<OtherLaunch> all;
+    std::vector<OtherLaunch> after;
     for (const CopyBuilder& copy : copies) {
         if (!is_measured(copy.spec)) continue;
-        QuantizeLaunch step{.scales = copy.measured(arguments.tokens, arguments.features)};
-        const std::int64_t count = std::int64_t{step.scales.groups} * step.scales.tokens * step.scales.features;
-        step.blocks = static_cast<int>(ceil_div<std::int64_t>(count, quantize_threads));
-        step.kernel.step = QuantizeStep::clear_scales;
-        before.push_back(step);
-        step.kernel.step = QuantizeStep::finish_scales;
-        step.kernel.copy = {.scaled = ScaledBy::all, .storage = copy.spec.storage, .powers = copy.spec.powers};
-        after.push_back(step);
+        const MeasuredScales scales = copy.measured(arguments.tokens, arguments.features);
+        const std::int64_t count = std::int64_t{scales.groups} * scales.tokens * scales.features;
+        const int scale_blocks = static_cast<int>(ceil_div<std::int64_t>(count, quantize_threads));
+        const FinishScales finish{{.scaled = ScaledBy::all, .storage = copy.spec.storage, .powers = copy.spec.powers}};
+        all.push_back(launch_of(ClearScales{}, scales, scale_blocks));
+        after.push_back(launch_of(finish, scales, scale_blocks));
     }
     for (std::size_t i = 0; i < copies.size(); ++i) {
-        (i == 0 ? call.kernel.quantizer.rows : call.kernel.quantizer.columns) = copies[i].spec;
+        (i == 0 ? spec.rows : spec.columns) = copies[i].spec;
         (i == 0 ? arguments.rows : arguments.columns) = copies[i].arguments;
     }
-    set_later(call.kernel.quantizer, arguments);
-    std::vector<QuantizeLaunch> all = before;
-    if (!before.empty()) {
-        all.push_back(call);
-        all.back().kernel.step = QuantizeStep::measure;
-        all.back().kernel.quantizer.rows = measured_spec(call.kernel.quantizer.rows);
-        all.back().kernel.quantizer.columns = measured_spec(call.kernel.quantizer.columns);
+    set_later(spec, arguments);
+    if (!after.empty()) {
+        Measure measure{spec};
+        measure.spec.rows = measured_spec(spec.rows);
+        measure.spec.columns = measured_spec(spec.columns);
+        all.push_back(launch_of(measure, arguments, blocks));
         all.insert(all.end(), after.begin(), after.end());
     }
-    all.push_back(call);
-    std::erase_if(all, [](const QuantizeLaunch& launch) { return launch.blocks == 0; });
+    all.push_back(launch_of(call.kernel, arguments, blocks));
+    std::erase_if(all, [](const OtherLaunch& launch) { return launch.blocks == 0; });
     return all;
 }
 
@@ -201,19 +197,20 @@ std::string beyond_indices(std::int64_t groups, std::int64_t rows, std::int64_t 
 
 }  // namespace
 
-std::vector<QuantizeLaunch> lower(const TokenSource& source, const TokenOperand& rows, const TokenOperand& columns,
-                                  bool round_up) {
-    QuantizeLaunch call;
+std::vector<OtherLaunch> lower(const TokenSource& source, const TokenOperand& rows, const TokenOperand& columns,
+                               bool round_up) {
+    CallOf<Quantize> call;
+    Quantizer& spec = call.kernel.spec;
     QuantizeArguments& arguments = call.arguments;
     const MatrixView x = matrix_view(source.x);
     const bool swiglu = source.activation != Activation::none;
     const bool interleaved = swiglu && source.swiglu.interleaved;
-    call.kernel.quantizer.source = number(x.format);
-    call.kernel.quantizer.formula = source.activation == Activation::swiglu            ? Formula::swiglu
-                                    : source.activation == Activation::swiglu_gradient ? Formula::swiglu_gradient
-                                                                                       : Formula::x;
-    call.kernel.quantizer.interleaved = interleaved;
-    call.kernel.quantizer.grouped = source.ends.given();
+    spec.source = number(x.format);
+    spec.formula = source.activation == Activation::swiglu            ? Formula::swiglu
+                   : source.activation == Activation::swiglu_gradient ? Formula::swiglu_gradient
+                                                                      : Formula::x;
+    spec.interleaved = interleaved;
+    spec.grouped = source.ends.given();
     const std::int64_t bytes = bits(x.format) / 8;
     arguments.x = arguments.up = source_matrix(x);
     bool aligned = is_aligned(arguments.x, bytes);
@@ -248,9 +245,9 @@ std::vector<QuantizeLaunch> lower(const TokenSource& source, const TokenOperand&
     return launches(call, copies, aligned);
 }
 
-std::vector<QuantizeLaunch> lower(const Tensor& source, const Operand& out, bool round_up) {
+std::vector<OtherLaunch> lower(const Tensor& source, const Operand& out, bool round_up) {
     if (has_short_blocks(out.granularity)) return lower_short_blocks(source, out, round_up);
-    QuantizeLaunch call;
+    CallOf<Quantize> call;
     QuantizeArguments& arguments = call.arguments;
     MatrixView x = matrix_view(source);
     const MatrixView values = matrix_view(out.values);
@@ -261,7 +258,7 @@ std::vector<QuantizeLaunch> lower(const Tensor& source, const Operand& out, bool
         std::swap(x.rows, x.columns);
         std::swap(x.row_stride, x.column_stride);
     }
-    call.kernel.quantizer.source = number(x.format);
+    call.kernel.spec.source = number(x.format);
     arguments.x = source_matrix(x);
     arguments.groups = static_cast<int>(x.groups);
     arguments.tokens = static_cast<int>(x.rows);
@@ -271,9 +268,8 @@ std::vector<QuantizeLaunch> lower(const Tensor& source, const Operand& out, bool
                     is_aligned(arguments.x, bits(x.format) / 8));
 }
 
-std::vector<QuantizeLaunch> lower_transposition(const Operand& rows, const Tensor& ends, const Operand& columns) {
-    QuantizeLaunch call{.kernel = {.step = QuantizeStep::transpose_codes}};
-    TransposeArguments& arguments = call.transposition;
+std::vector<OtherLaunch> lower_transposition(const Operand& rows, const Tensor& ends, const Operand& columns) {
+    TransposeArguments arguments;
     const MatrixView codes = matrix_view(rows.values);
     const CopyBuilder from(rows, false, false, false);
     const CopyBuilder to(columns, true, true, false);
@@ -286,39 +282,38 @@ std::vector<QuantizeLaunch> lower_transposition(const Operand& rows, const Tenso
     arguments.grid.strips = ceil_div(arguments.grid.tokens, quantize_block);
     arguments.grid.feature_tiles = ceil_div(arguments.grid.features, quantize_block);
     const bool aligned_columns = takes_vectors(arguments.to, true);
-    if (rows.granularity == Granularity::none) {
-        call.kernel.transposition = {.shifted = false, .grouped = ends.given(), .vectors = aligned_columns};
-    } else {
-        call.kernel.transposition = {
-            .storage = to.spec.storage,
-            .ue8m0 = from.spec.ue8m0,
-            .stores_ue8m0 = to.spec.ue8m0,
-            .squares = to.spec.scaled == ScaledBy::square,
-            .grouped = ends.given(),
-            .vectors = is_aligned(arguments.codes, 1) && aligned_columns && codes.columns % lane_features == 0};
+    TransposeSpec spec{.shifted = false, .grouped = ends.given(), .vectors = aligned_columns};
+    if (rows.granularity != Granularity::none) {
+        spec = {.storage = to.spec.storage,
+                .ue8m0 = from.spec.ue8m0,
+                .stores_ue8m0 = to.spec.ue8m0,
+                .squares = to.spec.scaled == ScaledBy::square,
+                .grouped = ends.given(),
+                .vectors = is_aligned(arguments.codes, 1) && aligned_columns && codes.columns % lane_features == 0};
     }
-    call.blocks = count_blocks(arguments.grid, ends.given());
-    if (call.blocks == 0) return {};
-    return {call};
+    const int blocks = count_blocks(arguments.grid, ends.given());
+    if (blocks == 0) return {};
+    return {launch_of(TransposeCodes{spec}, arguments, blocks)};
 }
 
-std::vector<QuantizeLaunch> lower_groups(const Tensor& ends, std::int64_t tokens, const Tensor& column_ends,
-                                         const Tensor& d) {
+std::vector<OtherLaunch> lower_groups(const Tensor& ends, std::int64_t tokens, const Tensor& column_ends,
+                                      const Tensor& d) {
     constexpr std::int64_t most_blocks = 264;  // two per SM
-    QuantizeLaunch call{.kernel = {.step = QuantizeStep::finish_groups}, .blocks = 1};
-    set_ends(ends, call.groups.tokens);
-    call.groups.tokens.tokens = static_cast<int>(tokens);
-    call.groups.column_ends = static_cast<u32*>(column_ends.data);
+    GroupArguments arguments;
+    int blocks = 1;
+    set_ends(ends, arguments.tokens);
+    arguments.tokens.tokens = static_cast<int>(tokens);
+    arguments.column_ends = static_cast<u32*>(column_ends.data);
     if (d.given() && ends.given()) {
         const std::int64_t bytes = bits(d.format) / 8;
-        call.groups.rows = static_cast<u8*>(d.data);
-        call.groups.row_stride = d.strides[0] * bytes;
-        call.groups.row_bytes = d.shape[1] * bytes;
-        call.blocks =
+        arguments.rows = static_cast<u8*>(d.data);
+        arguments.row_stride = d.strides[0] * bytes;
+        arguments.row_bytes = d.shape[1] * bytes;
+        blocks =
             static_cast<int>(std::clamp<std::int64_t>(ceil_div<std::int64_t>(tokens, quantize_warps), 1, most_blocks));
     }
-    if (call.groups.rows == nullptr && call.groups.column_ends == nullptr) return {};
-    return {call};
+    if (arguments.rows == nullptr && arguments.column_ends == nullptr) return {};
+    return {launch_of(FinishGroups{}, arguments, blocks)};
 }
 
 std::string unserved(const Tensor& x, std::int64_t columns) {

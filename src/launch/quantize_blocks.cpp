@@ -44,6 +44,10 @@ CopyArguments operand(const Operand& out) {
             .factors = {}};
 }
 
+ScaleMatrix tensor_scales(const Operand& out) {
+    return {.data = out.tensor_scale.data, .group_stride = stride(out.tensor_scale, 0)};
+}
+
 /// The fields that all matrices share. The strides of dimensions of one index have no effect.
 QuantizeArguments grid(MatrixView x) {
     if (x.groups == 1) x.group_stride = 0;
@@ -61,16 +65,14 @@ std::int64_t tiles(const MatrixView& x) {
            ceil_div<std::int64_t>(x.columns, short_tile_k);
 }
 
-QuantizeLaunch quantize_blocks(const MatrixView& x, const Operand& out, bool round_up) {
-    QuantizeLaunch launch{.kernel = {.step = QuantizeStep::quantize_blocks}};
-    BlockSpec& spec = launch.kernel.blocks;
-    BlockArguments& arguments = launch.short_blocks;
-    spec = {.source = number(x.format), .format = block_format(out), .round_up = round_up};
+OtherLaunch quantize_blocks(const MatrixView& x, const Operand& out, bool round_up) {
+    BlockSpec spec{.source = number(x.format), .format = block_format(out), .round_up = round_up};
+    BlockArguments arguments;
     arguments.grid = grid(x);
     arguments.grid.rows = operand(out);
     arguments.grid.feature_tiles = ceil_div(arguments.grid.features, short_tile_k);
     arguments.row_tiles = ceil_div(arguments.grid.tokens, short_tile_rows(spec.source));
-    arguments.tensor_scales = {.data = out.tensor_scale.data, .group_stride = stride(out.tensor_scale, 0)};
+    arguments.tensor_scales = tensor_scales(out);
     CopyArguments& to = arguments.grid.rows;
     if (x.groups == 1) to.group_stride = 0;
     // If both dimensions could be packed, it is k.
@@ -78,48 +80,40 @@ QuantizeLaunch quantize_blocks(const MatrixView& x, const Operand& out, bool rou
     if (x.rows == 1) to.token_stride = 0;
     spec.vectors = is_aligned(arguments.grid.x, bits(x.format) / 8) && x.columns % lane_features == 0 &&
                    stores_vectors(to, is_fp4(spec));
-    launch.blocks = static_cast<int>(tiles(x));
-    return launch;
+    return launch_of(QuantizeBlocks{spec}, arguments, static_cast<int>(tiles(x)));
 }
 
 /// Finds the largest magnitude of each tensor, by the kernel that finds those of per-tensor scales.
-QuantizeLaunch measure(MatrixView x, const ScaleMatrix& scales) {
+OtherLaunch measure(MatrixView x, const ScaleMatrix& scales) {
     if (x.row_stride == 1 && x.column_stride != 1) {  // features are adjacent in memory
         std::swap(x.rows, x.columns);
         std::swap(x.row_stride, x.column_stride);
     }
-    QuantizeLaunch launch{.kernel = {.step = QuantizeStep::measure}};
-    QuantizeArguments& arguments = launch.arguments;
-    arguments = grid(x);
+    QuantizeArguments arguments = grid(x);
     arguments.rows.scales = scales;
     arguments.feature_tiles = ceil_div(arguments.features, quantize_block);
     arguments.strips = ceil_div(arguments.tokens, quantize_block);
-    launch.kernel.quantizer = {.source = number(x.format),
-                               .vectors = is_aligned(arguments.x, bits(x.format) / 8) && x.columns % lane_features == 0,
-                               .rows = {.scaled = ScaledBy::all}};
-    launch.blocks = arguments.groups * arguments.strips * arguments.feature_tiles;
-    return launch;
+    const Measure kernel{{.source = number(x.format),
+                          .vectors = is_aligned(arguments.x, bits(x.format) / 8) && x.columns % lane_features == 0,
+                          .rows = {.scaled = ScaledBy::all}}};
+    return launch_of(kernel, arguments, arguments.groups * arguments.strips * arguments.feature_tiles);
 }
 
 }  // namespace
 
-std::vector<QuantizeLaunch> lower_short_blocks(const Tensor& source, const Operand& out, bool round_up) {
+std::vector<OtherLaunch> lower_short_blocks(const Tensor& source, const Operand& out, bool round_up) {
     const MatrixView x = matrix_view(source);
-    std::vector<QuantizeLaunch> launches;
-    const QuantizeLaunch quantizing = quantize_blocks(x, out, round_up);
+    std::vector<OtherLaunch> launches;
     if (out.granularity == Granularity::block_1x16) {
-        const ScaleMatrix& scales = quantizing.short_blocks.tensor_scales;
-        QuantizeLaunch step{.kernel = {.step = QuantizeStep::clear_scales}};
-        step.scales = {.scales = scales, .groups = static_cast<int>(out.tensor_scale.shape[0])};
-        step.blocks = ceil_div(step.scales.groups, quantize_threads);
-        launches.push_back(step);
-        launches.push_back(measure(x, scales));
-        step.kernel = {.step = QuantizeStep::finish_tensor_scales};
-        step.kernel.blocks.round_up = round_up;
-        launches.push_back(step);
+        const MeasuredScales scales{.scales = tensor_scales(out),
+                                    .groups = static_cast<int>(out.tensor_scale.shape[0])};
+        const int blocks = ceil_div(scales.groups, quantize_threads);
+        launches.push_back(launch_of(ClearScales{}, scales, blocks));
+        launches.push_back(measure(x, scales.scales));
+        launches.push_back(launch_of(FinishTensorScales{{.round_up = round_up}}, scales, blocks));
     }
-    launches.push_back(quantizing);
-    std::erase_if(launches, [](const QuantizeLaunch& launch) { return launch.blocks == 0; });
+    launches.push_back(quantize_blocks(x, out, round_up));
+    std::erase_if(launches, [](const OtherLaunch& launch) { return launch.blocks == 0; });
     return launches;
 }
 

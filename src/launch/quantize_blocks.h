@@ -12,7 +12,7 @@ constexpr bool has_short_blocks(Granularity granularity) {
 }
 
 /// Like `lower` and `unserved` of quantize.h, for operands with short blocks.
-std::vector<QuantizeLaunch> lower_short_blocks(const Tensor& source, const Operand& out, bool round_up);
+std::vector<OtherLaunch> lower_short_blocks(const Tensor& source, const Operand& out, bool round_up);
 std::string unserved_short_blocks(const Tensor& source);
 
 }  // namespace tilewright::launch

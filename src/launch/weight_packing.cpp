@@ -61,38 +61,35 @@ std::string unserved_by_packing(const Operand& weights) {
     return can_be_counted(PackedSource(weights).sections()) ? "" : countable_words;
 }
 
-std::vector<PackLaunch> lower_tiles(const Operand& weights, PackedFor activations, const PackedSections& sections,
-                                    void* judgements, void* out) {
-    PackLaunch tiles{.arguments = arguments_of(weights, sections)};
-    PackArguments& arguments = tiles.arguments;
-    tiles.kernel = {PackStep::pack_tiles, spec_of(weights, arguments, activations)};
-    const bool mxfp4 = tiles.kernel.spec.mxfp4;
-    arguments.part = hopper::pack_part(static_cast<int>(sections.k_blocks()), mxfp4);
+std::vector<OtherLaunch> lower_tiles(const Operand& weights, PackedFor activations, const PackedSections& sections,
+                                     void* judgements, void* out) {
+    PackArguments arguments = arguments_of(weights, sections);
+    const PackSpec spec = spec_of(weights, arguments, activations);
+    arguments.part = hopper::pack_part(static_cast<int>(sections.k_blocks()), spec.mxfp4);
     arguments.judgements = static_cast<std::uint8_t*>(judgements);
     arguments.out = static_cast<std::uint8_t*>(out);
     const std::int64_t row_tiles = sections.groups * sections.row_tiles();
-    tiles.blocks = static_cast<int>(row_tiles * (packed_rows / hopper::pack_strip_rows));
-    tiles.shared_bytes = hopper::pack_shared_bytes(arguments.part, mxfp4);
-    if (sections.windows == 0 || out == nullptr) return {tiles};
-    PackLaunch heads{.kernel = {PackStep::pack_heads, tiles.kernel.spec},
-                     .arguments = arguments,
-                     .blocks = static_cast<int>(row_tiles)};
-    return {tiles, heads};
+    const std::int64_t strips = row_tiles * (packed_rows / hopper::pack_strip_rows);
+    std::vector<OtherLaunch> launches{launch_of(PackTiles{spec}, arguments, static_cast<int>(strips))};
+    launches.front().shared_bytes = hopper::pack_shared_bytes(arguments.part, spec.mxfp4);
+    if (sections.windows != 0 && out != nullptr) {
+        launches.push_back(launch_of(PackHeads{spec}, arguments, static_cast<int>(row_tiles)));
+    }
+    return launches;
 }
 
-PackLaunch lower_scales(const Operand& weights, const PackedSections& sections, void* out) {
+OtherLaunch lower_scales(const Operand& weights, const PackedSections& sections, void* out) {
     constexpr int most_k_blocks = static_cast<int>(raw_k_limit / packed_k);
     static_assert(hopper::scales_shared_bytes(most_k_blocks) <= hopper::most_pack_shared);
-    PackLaunch launch{.arguments = arguments_of(weights, sections)};
-    PackArguments& arguments = launch.arguments;
+    PackArguments arguments = arguments_of(weights, sections);
     arguments.out = static_cast<std::uint8_t*>(out);
     constexpr int word = 4;
     const auto is_word = [](std::int64_t bytes) { return bytes % word == 0; };
     const bool words = arguments.scale_column_stride == 1 && arguments.k % packed_k == 0 &&
                        is_word(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(arguments.scales))) &&
                        is_word(arguments.scale_row_stride) && is_word(arguments.scale_group_stride);
-    launch.kernel = {PackStep::pack_scales, {.vectors = words}};
-    launch.blocks = static_cast<int>(sections.groups * sections.row_tiles());
+    OtherLaunch launch =
+        launch_of(PackScales{{.vectors = words}}, arguments, static_cast<int>(sections.groups * sections.row_tiles()));
     launch.shared_bytes = hopper::scales_shared_bytes(static_cast<int>(sections.k_blocks()));
     return launch;
 }
@@ -112,10 +109,9 @@ PackedPlan packed_plan(const Operand& weights, PackedFor activations, std::span<
     return plan;
 }
 
-PackLaunch lower_rest(const Operand& weights, PackedFor activations, const PackedPlan& plan,
-                      const std::int64_t* kept_rows, void* out) {
-    PackLaunch rest{.arguments = arguments_of(weights, plan.sections)};
-    PackArguments& arguments = rest.arguments;
+OtherLaunch lower_rest(const Operand& weights, PackedFor activations, const PackedPlan& plan,
+                       const std::int64_t* kept_rows, void* out) {
+    PackArguments arguments = arguments_of(weights, plan.sections);
     arguments.out = static_cast<std::uint8_t*>(out);
     arguments.kept_at = plan.sections.kept_at();
     arguments.kept_row_bytes = plan.sections.kept_row_bytes();
@@ -126,9 +122,7 @@ PackLaunch lower_rest(const Operand& weights, PackedFor activations, const Packe
     const PackedHeader header = header_of(plan.sections, source.recipe(), activations, source.grouped(), plan.bytes);
     static_assert(sizeof header <= sizeof arguments.header);
     std::memcpy(arguments.header, &header, sizeof header);
-    rest.kernel = {PackStep::pack_rest, spec_of(weights, arguments, activations)};
-    rest.blocks = 1 + arguments.kept;
-    return rest;
+    return launch_of(PackRest{spec_of(weights, arguments, activations)}, arguments, 1 + arguments.kept);
 }
 
 }  // namespace tilewright::launch

@@ -13,7 +13,7 @@
 //   from its general kernel.
 // - Every call that a kernel of the pack could serve, except for its output or alpha, has a general kernel.
 // - The kernels around products ship for the recipes of common layers, in bf16 with aligned rows
-//   (`launch::shipped_moe_kernels`, `shipped_quantizers`, `shipped_packers`).
+//   (`launch::shipped_other_kernels`).
 #pragma once
 
 #include <cstddef>

@@ -62,7 +62,7 @@ void run(const Call& call, const ConversionOptions& how) {
     quantize_tokens(call.source, call.columns ? none : call.out, call.columns ? call.out : none, call.round_up, how);
 }
 
-std::vector<launch::QuantizeLaunch> launches(const Call& call) {
+std::vector<launch::OtherLaunch> launches(const Call& call) {
     if (call.is_matrix) return launch::lower(call.source.x, call.out.operand, call.round_up);
     const TokenOperand none{};
     return launch::lower(call.source, call.columns ? none : call.out, call.columns ? call.out : none, call.round_up);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <string>
-#include <variant>
 
 #include "cuda/kernel_pack.h"
 #include "launch/preparation.h"
@@ -12,23 +11,24 @@
 #include "problem/gpu_call.h"
 
 namespace tilewright::verify {
+namespace {
 
-bool ships(const Problem& problem, const DeviceDescription& device) {
+bool is_in_pack(const std::string& expression) {
     const cuda::KernelPack& pack = cuda::embedded_pack();
-    if (pack.kernels().empty()) return true;
-    const auto has = [&](const auto& kernel) { return pack.find(launch::kernel_expression(kernel)).has_value(); };
-    const GpuCall call = gpu_call(problem);
-    const bool prepares = std::ranges::all_of(launch::lower_workspace(call.before, nullptr), [&](const auto& each) {
-        return std::visit([&](const auto& launch) { return has(launch.kernel); }, each);
-    });
-    return prepares && has(planner::variant(call.product, planner::chosen_tile(problem, call, device)));
+    return pack.kernels().empty() || pack.find(expression).has_value();
 }
 
-bool ships(const std::vector<launch::QuantizeLaunch>& launches) {
-    const cuda::KernelPack& pack = cuda::embedded_pack();
-    return pack.kernels().empty() || std::ranges::all_of(launches, [&](const launch::QuantizeLaunch& each) {
-               return pack.find(launch::kernel_expression(each.kernel)).has_value();
-           });
+}  // namespace
+
+bool ships(const Problem& problem, const DeviceDescription& device) {
+    const GpuCall call = gpu_call(problem);
+    const hopper::Kernel kernel = planner::variant(call.product, planner::chosen_tile(problem, call, device));
+    return ships(launch::lower_workspace(call.before, nullptr)) && is_in_pack(launch::kernel_expression(kernel));
+}
+
+bool ships(const std::vector<launch::OtherLaunch>& launches) {
+    return std::ranges::all_of(
+        launches, [](const launch::OtherLaunch& each) { return is_in_pack(launch::kernel_expression(each.kernel())); });
 }
 
 }  // namespace tilewright::verify

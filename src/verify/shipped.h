@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "launch/quantize.h"
+#include "launch/other_kernels.h"
 
 namespace tilewright::verify {
 
@@ -14,7 +14,7 @@ namespace tilewright::verify {
 /// all calls if the library was built without kernels. For calls that the Hopper backend accepts.
 bool ships(const Problem& problem, const DeviceDescription& device);
 
-/// The same of a quantizer's.
-bool ships(const std::vector<launch::QuantizeLaunch>& launches);
+/// The same of launches.
+bool ships(const std::vector<launch::OtherLaunch>& launches);
 
 }  // namespace tilewright::verify

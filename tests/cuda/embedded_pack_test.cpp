@@ -2,10 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "cuda/kernel_store.h"
-#include "launch/moe.h"
-#include "launch/quantize.h"
+#include "launch/other_kernels.h"
 #include "launch/tile_code.h"
-#include "launch/weight_packing.h"
 #include "plan/pack.h"
 
 namespace tilewright::cuda {
@@ -14,9 +12,8 @@ namespace {
 TEST(EmbeddedPack, HoldsEveryKernelOfTheListsOrNothing) {
     const KernelPack& pack = embedded_pack();
     const bool built = TILEWRIGHT_PACK_IS_BUILT;
-    const std::size_t all = planner::pack().size() + launch::shipped_quantizers().size() +
-                            launch::shipped_packers().size() + launch::shipped_moe_kernels().size();
-    EXPECT_EQ(pack.kernels().size(), built ? all : 0U);
+    const std::vector<launch::OtherKernel> other_kernels = launch::shipped_other_kernels();
+    EXPECT_EQ(pack.kernels().size(), built ? planner::pack().size() + other_kernels.size() : 0U);
     if (!built) return;
     KernelStore store(pack, DiskCache(""), {});
     const auto expect_shipped = [&](const std::string& expression) {
@@ -25,15 +22,7 @@ TEST(EmbeddedPack, HoldsEveryKernelOfTheListsOrNothing) {
         EXPECT_NE(kernel.cubin.find(kernel.name), std::string::npos) << expression;
     };
     for (const hopper::Kernel& tile : planner::pack()) expect_shipped(launch::kernel_expression(tile));
-    for (const launch::QuantizeKernel& kernel : launch::shipped_quantizers()) {
-        expect_shipped(launch::kernel_expression(kernel));
-    }
-    for (const launch::PackKernel& kernel : launch::shipped_packers()) {
-        expect_shipped(launch::kernel_expression(kernel));
-    }
-    for (const launch::MoeKernel& kernel : launch::shipped_moe_kernels()) {
-        expect_shipped(launch::kernel_expression(kernel));
-    }
+    for (const launch::OtherKernel& kernel : other_kernels) expect_shipped(launch::kernel_expression(kernel));
     EXPECT_LE(pack.kernels().size(), planner::most_kernels);
     EXPECT_LE(pack.bytes(), static_cast<std::int64_t>(planner::most_pack_bytes));
 }

@@ -12,8 +12,7 @@
 #include "cuda/fake_driver.h"
 #include "cuda/runtime.h"
 #include "kernel_of_recipe.h"
-#include "launch/preparation.h"
-#include "launch/quantize.h"
+#include "launch/other_kernels.h"
 #include "launch/tile_code.h"
 #include "plan/candidates.h"
 #include "plan/legality.h"
@@ -60,7 +59,7 @@ inline Tensor gpu_tensor(Format format, const Dims& shape, int device) {
 
 /// A pack with entries, in which nothing is compiled and nothing is machine code. Kernels have the names of their
 /// functions. The entries are for:
-/// - the quantization of a matrix by row, copies along k, and packing;
+/// - the other kernels that ship, and further ones that pack weights;
 /// - every tile that the planner may choose in layouts nt and nn and for MXFP4 weights, expanded ones too.
 inline const cuda::KernelPack& pack_of_all_candidates() {
     static const std::string bytes = [] {
@@ -84,24 +83,11 @@ inline const cuda::KernelPack& pack_of_all_candidates() {
                 }
             }
         }
-        expressions.push_back(launch::kernel_expression(
-            {.step = launch::QuantizeStep::transpose_codes, .transposition = launch::copy_spec}));
-        expressions.push_back(launch::kernel_expression({.step = launch::QuantizeStep::expand_weights}));
-        for (const launch::PackKernel& packer : launch::shipped_packers()) {
-            expressions.push_back(launch::kernel_expression(packer));
-        }
+        std::vector<launch::OtherKernel> other_kernels = launch::shipped_other_kernels();
         // Codes at any byte, and those that stay where they are.
-        using launch::PackStep;
-        for (const launch::PackKernel& packer : {launch::PackKernel{PackStep::pack_tiles, {.vectors = false}},
-                                                 launch::PackKernel{PackStep::pack_heads, {.vectors = false}},
-                                                 launch::PackKernel{PackStep::pack_scales, {}}}) {
-            expressions.push_back(launch::kernel_expression(packer));
-        }
-        const Tensor values = gpu_tensor(Format::e4m3, {256, 512}, 0), scales = gpu_tensor(Format::f32, {256}, 0);
-        for (const launch::QuantizeLaunch& each :
-             launch::lower(gpu_tensor(Format::bf16, {256, 512}, 0), {values, Granularity::row, scales, {}}, false)) {
-            expressions.push_back(launch::kernel_expression(each.kernel));
-        }
+        other_kernels.insert(other_kernels.end(), {launch::PackTiles{{.vectors = false}},
+                                                   launch::PackHeads{{.vectors = false}}, launch::PackScales{}});
+        for (const launch::OtherKernel& each : other_kernels) expressions.push_back(launch::kernel_expression(each));
         std::vector<cuda::PackedKernel> kernels;
         for (const std::string& expression : expressions) {
             const std::string_view function = std::string_view(expression).substr(0, expression.find('<'));

@@ -12,7 +12,7 @@
 
 #include "cuda/sources.h"
 #include "cuda/temporary_cache.h"
-#include "launch/quantize.h"
+#include "launch/other_kernels.h"
 #include "launch/tile_code.h"
 
 namespace tilewright::cuda {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "cuda/gpu_problem.h"
+#include "launch/quantize.h"
 
 namespace tilewright::cuda {
 namespace {
@@ -22,7 +23,7 @@ TEST(QuantizeLaunches, RunInOrderOnTheStreamAndAreLoadedOnce) {
     FakeMachine machine;
     const auto launches = launch::lower(gpu_tensor(Format::bf16, {256, 512}, 1), by_row(1), false);
     ASSERT_EQ(launches.size(), 4U) << "scales of rows: cleared, measured, finished, used";
-    machine.runtime().quantize(launches, {.device = 1, .stream = stream(0x55)});
+    machine.runtime().run(launches, {.device = 1, .stream = stream(0x55)});
     EXPECT_EQ(machine.fake().launches, 4);
     EXPECT_EQ(machine.fake().libraries, 4);
     EXPECT_EQ(machine.fake().last.config.stream, stream(0x55));
@@ -30,9 +31,22 @@ TEST(QuantizeLaunches, RunInOrderOnTheStreamAndAreLoadedOnce) {
     EXPECT_EQ(machine.fake().last.config.block[0], 256U);
     EXPECT_EQ(machine.fake().last.device, 1);
     EXPECT_EQ(machine.fake().strict_loads, 0) << "a capture under way would end";
-    machine.runtime().quantize(launches, {.device = 1});
+    machine.runtime().run(launches, {.device = 1});
     EXPECT_EQ(machine.fake().launches, 8);
     EXPECT_EQ(machine.fake().libraries, 4);
+}
+
+TEST(OtherLaunches, OverlapEarlierWorkOnlyIfTheirKernelsWaitForIt) {
+    FakeMachine machine;
+    const auto attributes = [&](const auto& kernel) {
+        machine.runtime().run({launch::launch_of(kernel, {}, 1)}, {.overlap = true});
+        return machine.fake().last.config.attribute_count;
+    };
+    EXPECT_EQ(attributes(launch::Combine{}), 1U);
+    EXPECT_EQ(machine.fake().last.attribute.id, LaunchAttribute::programmatic_stream_serialization);
+    EXPECT_EQ(attributes(launch::ClearScales{}), 0U);
+    EXPECT_EQ(attributes(launch::PackTiles{}), 0U);
+    EXPECT_FALSE(launch::waits_for_earlier<launch::WeightGradient>);
 }
 
 std::string message(const Tensor& source, const QuantizeOptions& options, const Operand& out) {
@@ -63,25 +77,24 @@ TEST(QuantizeLaunches, Nvfp4IsMeasuredBeforeAndMxfp8IsOneLaunch) {
         gpu_tensor(Format::e4m3, {300, 1040}, 0), Granularity::block_1x32, gpu_tensor(Format::ue8m0, {300, 33}, 0), {}};
     const auto one = launch::lower(x, mxfp8, false);
     ASSERT_EQ(one.size(), 1U);
-    EXPECT_EQ(one[0].kernel.step, launch::QuantizeStep::quantize_blocks);
-    EXPECT_TRUE(one[0].kernel.blocks.vectors);
+    EXPECT_TRUE(one[0].of<launch::QuantizeBlocks>().kernel.spec.vectors);
     EXPECT_EQ(one[0].blocks, 10 * 3) << "tiles of 32 x 512";
     const Operand nvfp4{gpu_tensor(Format::e2m1, {300, 1040}, 0), Granularity::block_1x16,
                         gpu_tensor(Format::ue4m3, {300, 65}, 0), gpu_tensor(Format::f32, {1}, 0)};
     const auto four = launch::lower(x, nvfp4, false);
     ASSERT_EQ(four.size(), 4U);
-    EXPECT_EQ(four[1].kernel.step, launch::QuantizeStep::measure);
+    EXPECT_EQ(four[1].of<launch::Measure>().kernel.spec.rows.scaled, hopper::ScaledBy::all);
     EXPECT_EQ(four[1].blocks, 3 * 9) << "tiles of 128 x 128";
-    EXPECT_EQ(four[3].short_blocks.tensor_scales.data, nvfp4.tensor_scale.data);
+    EXPECT_EQ(four[3].of<launch::QuantizeBlocks>().arguments.tensor_scales.data, nvfp4.tensor_scale.data);
 }
 
 /// The kernels of these launches that no pack holds, by name.
-std::string unshipped(const std::vector<launch::QuantizeLaunch>& launches) {
-    const std::vector<launch::QuantizeKernel> shipped = launch::shipped_quantizers();
+std::string unshipped(const std::vector<launch::OtherLaunch>& launches) {
+    const std::vector<launch::OtherKernel> shipped = launch::shipped_other_kernels();
     std::string names = launches.empty() ? "nothing is launched" : "";
-    for (const launch::QuantizeLaunch& launch : launches) {
-        if (std::ranges::find(shipped, launch.kernel) == shipped.end())
-            names += kernel_expression(launch.kernel) + "\n";
+    for (const launch::OtherLaunch& launch : launches) {
+        const launch::OtherKernel kernel = launch.kernel();
+        if (std::ranges::find(shipped, kernel) == shipped.end()) names += kernel_expression(kernel) + "\n";
     }
     return names;
 }

@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "emulator/quantize_kernels.h"
+#include "emulator/other_kernels.h"
 #include "formats/codec.h"
 #include "launch/preparation.h"
 
@@ -47,7 +47,7 @@ struct Codes {
     const std::uint8_t* first = nullptr;
 };
 
-launch::QuantizeLaunch launch_of(Format format, const Order& order, const Codes& codes, void* workspace) {
+launch::OtherLaunch launch_of(Format format, const Order& order, const Codes& codes, void* workspace) {
     const DecodedOperand operand{.from = {.recipe = {.values = format, .granularity = Granularity::row},
                                           .values = codes.first,
                                           .value_strides = order.strides},
@@ -55,7 +55,7 @@ launch::QuantizeLaunch launch_of(Format format, const Order& order, const Codes&
                                  .rows = rows,
                                  .k = columns,
                                  .to = {.group = rows * padded, .row = padded, .k = 1}};
-    return std::get<launch::QuantizeLaunch>(launch::lower_workspace({.decode_a = operand}, workspace).at(0));
+    return launch::lower_workspace({.decode_a = operand}, workspace).at(0);
 }
 
 /// Zeros after the end of a row, and nothing after the last row.
@@ -78,8 +78,8 @@ TEST(DecodeFp8, EveryCodeIsItsNumberInAnyOrder) {
         for (const Order& order : orders) {
             const Codes codes(order);
             std::vector<std::uint16_t> numbers(matrices * rows * padded + 64, untouched);
-            const launch::QuantizeLaunch launch = launch_of(format, order, codes, numbers.data());
-            EXPECT_EQ(launch.kernel.decoding.vectors, order.vectors) << order.name;
+            const launch::OtherLaunch launch = launch_of(format, order, codes, numbers.data());
+            EXPECT_EQ(launch.of<launch::DecodeCodes>().kernel.spec.vectors, order.vectors) << order.name;
             run_on_emulator(launch);
             std::size_t wrong = 0;
             for (std::size_t i = 0; i < numbers.size(); ++i) {
@@ -109,10 +109,10 @@ void expect_rows_of_counts(Format format, int matrices_at_once) {
         .k = k,
         .to = {.group = room * k, .row = k, .k = 1},
         .row_counts = {.data = counts.data(), .format = format, .shape = {groups}, .strides = {2}}};
-    auto launch =
-        std::get<launch::QuantizeLaunch>(launch::lower_workspace({.decode_a = operand}, numbers.data()).at(0));
-    EXPECT_EQ(launch.decoding.matrices_at_once, 32);
-    launch.decoding.matrices_at_once = matrices_at_once;
+    launch::OtherLaunch launch = launch::lower_workspace({.decode_a = operand}, numbers.data()).at(0);
+    auto& arguments = std::get<launch::CallOf<launch::DecodeCodes>>(launch.call).arguments;
+    EXPECT_EQ(arguments.matrices_at_once, 32);
+    arguments.matrices_at_once = matrices_at_once;
     run_on_emulator(launch);
     for (std::size_t i = 0; i < numbers.size(); ++i) {
         const std::int64_t row = static_cast<std::int64_t>(i) / k, group = row / room;

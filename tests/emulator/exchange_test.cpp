@@ -1,6 +1,6 @@
 // The kernels between ranks on the emulator: each rank is a thread with a separate machine, and their memory is
 // common. Every round has the results of the same steps on the CPU, whatever rank is late.
-#include "emulator/moe_kernels.h"
+#include "emulator/other_kernels.h"
 
 #include <gtest/gtest.h>
 
@@ -15,6 +15,7 @@
 #include "api/rank_layout.h"
 #include "check/random.h"
 #include "emulator/emulator.h"
+#include "launch/moe.h"
 #include "moe/exchange.h"
 
 namespace tilewright::tests {

@@ -9,12 +9,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "check/case.h"
 #include "cpu/exact/exact.h"
-#include "emulator/quantize_kernels.h"
+#include "emulator/other_kernels.h"
 #include "formats/element.h"
 #include "formats/packed_layout.h"
 #include "launch/preparation.h"
@@ -52,9 +51,7 @@ public:
         void* workspace = memory_.data();
         std::size_t space = memory_.size();
         std::align(alignment, static_cast<std::size_t>(before.bytes), workspace, space);
-        for (const launch::PreparationLaunch& each : launch::lower_workspace(before, workspace)) {
-            run_on_emulator(std::get<launch::QuantizeLaunch>(each));
-        }
+        run_on_emulator(launch::lower_workspace(before, workspace));
         geometry = after_workspace(g, before, workspace);
         end_ = static_cast<std::uint8_t*>(workspace) + before.bytes;
     }

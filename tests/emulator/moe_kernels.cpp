@@ -1,6 +1,4 @@
-#include "emulator/moe_kernels.h"
-
-#include "emulator/emulator.h"
+#include "emulator/other_kernels.h"
 #include "hopper/moe/activate.h"
 #include "hopper/moe/combine.h"
 #include "hopper/moe/copy_rows.h"
@@ -11,19 +9,13 @@
 #include "emulator/primitives.h"
 
 #include <array>
-#include <map>
-#include <string>
 #include <utility>
 
 namespace tilewright::tests {
 namespace {
 
 using namespace hopper;
-using launch::MoeFunction;
-using launch::MoeKernel;
-using launch::MoeLaunch;
-using Function = void (*)(const MoeLaunch&);
-using Kernels = std::map<std::string, Function>;
+using Functions = OtherFunctions;
 
 constexpr std::array all_outputs{
     RowSpec{.output = RowOutput::bf16},
@@ -40,27 +32,23 @@ constexpr std::array few_outputs{RowSpec{.output = RowOutput::bf16}, RowSpec{.ou
                                  RowSpec{.output = RowOutput::scaled_blocks}, RowSpec{.output = RowOutput::mx}};
 
 template <RowSpec spec>
-void add_permute(Kernels& kernels) {
-    kernels[kernel_expression(MoeKernel{.function = MoeFunction::permute, .rows = spec})] =
-        [](const MoeLaunch& launch) { permute<spec>(std::get<PermuteArguments>(launch.arguments)); };
+void add_permute(Functions& all) {
+    add(all, launch::Permute{spec}, permute<spec>);
 }
 
 template <RowSpec spec>
-void add_activate(Kernels& kernels) {
-    kernels[kernel_expression(MoeKernel{.function = MoeFunction::activate, .rows = spec})] =
-        [](const MoeLaunch& launch) { activate<spec>(std::get<ActivateArguments>(launch.arguments)); };
+void add_activate(Functions& all) {
+    add(all, launch::Activate{spec}, activate<spec>);
 }
 
 template <CombineSpec spec>
-void add_combine(Kernels& kernels) {
-    kernels[kernel_expression(MoeKernel{.function = MoeFunction::combine, .sums = spec})] =
-        [](const MoeLaunch& launch) { combine<spec>(std::get<CombineArguments>(launch.arguments)); };
+void add_combine(Functions& all) {
+    add(all, launch::Combine{spec}, combine<spec>);
 }
 
 template <CopyRowsSpec spec>
-void add_copy(Kernels& kernels) {
-    kernels[kernel_expression(MoeKernel{.function = MoeFunction::copy_rows, .copies = spec})] =
-        [](const MoeLaunch& launch) { copy_rows<spec>(std::get<CopyRowsArguments>(launch.arguments)); };
+void add_copy(Functions& all) {
+    add(all, launch::CopyRows{spec}, copy_rows<spec>);
 }
 
 constexpr RowSpec with_output(RowSpec spec, const RowSpec& output) {
@@ -80,16 +68,16 @@ void for_each_output(Add add) {
 }
 
 template <const auto& outputs, RowSpec like>
-void add_permutes(Kernels& kernels) {
-    for_each_output<outputs, like>([&]<RowSpec spec>() { add_permute<spec>(kernels); });
+void add_permutes(Functions& all) {
+    for_each_output<outputs, like>([&]<RowSpec spec>() { add_permute<spec>(all); });
 }
 
 template <const auto& outputs, RowSpec like>
-void add_activations(Kernels& kernels) {
-    for_each_output<outputs, like>([&]<RowSpec spec>() { add_activate<spec>(kernels); });
+void add_activations(Functions& all) {
+    for_each_output<outputs, like>([&]<RowSpec spec>() { add_activate<spec>(all); });
 }
 
-void add_permutes(Kernels& all) {
+void add_permutes(Functions& all) {
     add_permutes<all_outputs, RowSpec{}>(all);
     add_permutes<all_outputs, RowSpec{.vectors = false}>(all);
     add_permutes<all_outputs, RowSpec{.source = Number::f32}>(all);
@@ -107,7 +95,7 @@ void add_permutes(Kernels& all) {
     add_permute<RowSpec{.output = RowOutput::scaled_blocks, .has_factors = true, .from_ranks = true}>(all);
 }
 
-void add_activations(Kernels& all) {
+void add_activations(Functions& all) {
     add_activations<all_outputs, RowSpec{.activates = true}>(all);
     add_activations<few_outputs, RowSpec{.activates = true, .vectors = false}>(all);
     add_activate<RowSpec{.activates = true, .output = RowOutput::f32, .vectors = false}>(all);
@@ -120,62 +108,32 @@ void add_activations(Kernels& all) {
     add_activations<few_outputs, RowSpec{.activates = true, .unit = Unit::relu_squared, .vectors = false}>(all);
 }
 
-const Kernels& moe_kernels() {
-    static const Kernels all = [] {
-        Kernels kernels;
-        add_permutes(kernels);
-        add_activations(kernels);
-        add_combine<CombineSpec{.out = Number::bf16}>(kernels);
-        add_combine<CombineSpec{.out = Number::f16}>(kernels);
-        add_combine<CombineSpec{.out = Number::f32}>(kernels);
-        add_combine<CombineSpec{.out = Number::bf16, .vectors = false}>(kernels);
-        add_combine<CombineSpec{.out = Number::f32, .vectors = false}>(kernels);
-        add_copy<CopyRowsSpec{.routes = false}>(kernels);
-        add_copy<CopyRowsSpec{.routes = true}>(kernels);
-        add_copy<CopyRowsSpec{.routes = false, .from_ranks = true}>(kernels);
-        add_copy<CopyRowsSpec{.routes = true, .from_ranks = true}>(kernels);
-        add_copy<CopyRowsSpec{.announces = true}>(kernels);
-        add_copy<CopyRowsSpec{.routes = true, .from_ranks = true, .meets = true}>(kernels);
-        add_combine<CombineSpec{.from_ranks = true}>(kernels);
-        add_combine<CombineSpec{.from_ranks = true, .meets = true}>(kernels);
-        add_combine<CombineSpec{.meets = true}>(kernels);
-        add_combine<CombineSpec{.out = Number::f32, .vectors = false, .from_ranks = true}>(kernels);
-        add_combine<CombineSpec{.to_ranks = true}>(kernels);
-        kernels[kernel_expression(MoeKernel{.function = MoeFunction::announce})] = [](const MoeLaunch& launch) {
-            announce<announce_threads>(std::get<AnnounceArguments>(launch.arguments));
-        };
-        kernels[kernel_expression(MoeKernel{.function = MoeFunction::meet})] = [](const MoeLaunch& launch) {
-            meet<meet_threads>(std::get<MeetArguments>(launch.arguments));
-        };
-        kernels[kernel_expression(MoeKernel{.function = MoeFunction::route})] = [](const MoeLaunch& launch) {
-            route<route_threads>(std::get<RouteArguments>(launch.arguments));
-        };
-        kernels[kernel_expression(MoeKernel{.function = MoeFunction::weight_gradient})] = [](const MoeLaunch& launch) {
-            weight_gradient<dot_threads>(std::get<WeightGradientArguments>(launch.arguments));
-        };
-        kernels[kernel_expression(MoeKernel{.function = MoeFunction::meet_and_route})] = [](const MoeLaunch& launch) {
-            meet_and_route<route_threads>(std::get<MeetAndRouteArguments>(launch.arguments));
-        };
-        return kernels;
-    }();
-    return all;
-}
-
 }  // namespace
 
-void run_on_emulator(const std::vector<MoeLaunch>& launches, std::uint64_t seed) {
-    for (const MoeLaunch& launch : launches) {
-        const auto found = moe_kernels().find(kernel_expression(launch.kernel));
-        if (found == moe_kernels().end()) {
-            throw emulator::Error("moe_kernels.cpp lacks " + kernel_expression(launch.kernel));
-        }
-        emulator::launch({.blocks = launch.blocks,
-                          .cluster = launch.cluster,
-                          .threads = launch.threads,
-                          .shared_bytes = launch.shared_bytes,
-                          .seed = seed},
-                         [&] { found->second(launch); });
-    }
+void add_kernels_of_layers(Functions& all) {
+    add_permutes(all);
+    add_activations(all);
+    add_combine<CombineSpec{.out = Number::bf16}>(all);
+    add_combine<CombineSpec{.out = Number::f16}>(all);
+    add_combine<CombineSpec{.out = Number::f32}>(all);
+    add_combine<CombineSpec{.out = Number::bf16, .vectors = false}>(all);
+    add_combine<CombineSpec{.out = Number::f32, .vectors = false}>(all);
+    add_copy<CopyRowsSpec{.routes = false}>(all);
+    add_copy<CopyRowsSpec{.routes = true}>(all);
+    add_copy<CopyRowsSpec{.routes = false, .from_ranks = true}>(all);
+    add_copy<CopyRowsSpec{.routes = true, .from_ranks = true}>(all);
+    add_copy<CopyRowsSpec{.announces = true}>(all);
+    add_copy<CopyRowsSpec{.routes = true, .from_ranks = true, .meets = true}>(all);
+    add_combine<CombineSpec{.from_ranks = true}>(all);
+    add_combine<CombineSpec{.from_ranks = true, .meets = true}>(all);
+    add_combine<CombineSpec{.meets = true}>(all);
+    add_combine<CombineSpec{.out = Number::f32, .vectors = false, .from_ranks = true}>(all);
+    add_combine<CombineSpec{.to_ranks = true}>(all);
+    add(all, launch::Announce{}, announce<announce_threads>);
+    add(all, launch::Meet{}, meet<meet_threads>);
+    add(all, launch::Route{}, route<route_threads>);
+    add(all, launch::WeightGradient{}, weight_gradient<dot_threads>);
+    add(all, launch::MeetAndRoute{}, meet_and_route<route_threads>);
 }
 
 }  // namespace tilewright::tests

@@ -1,8 +1,9 @@
 // The kernels around the products of a layer of experts on the emulator against the CPU, bit for bit. Rows that do not
 // exist, and bytes between rows, stay as they are.
-#include "emulator/moe_kernels.h"
+#include "emulator/other_kernels.h"
 
 #include "emulator/quantize_case.h"
+#include "launch/moe.h"
 #include "moe/rows.h"
 
 #include <gtest/gtest.h>

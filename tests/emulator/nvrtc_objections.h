@@ -11,6 +11,7 @@
 #include "cuda/compiler.h"
 #include "cuda/disk_cache.h"
 #include "cuda/ptxas_log.h"
+#include "launch/other_kernels.h"
 
 namespace tilewright::tests {
 
@@ -23,6 +24,18 @@ inline void expect_ptxas_accepts(const cuda::Compiler& compiler, const cuda::Ker
     const std::vector<std::string> objections = cuda::ptxas_objections(compilation.log);
     for (const std::string& objection : objections) ADD_FAILURE() << description << ": " << objection;
     if (objections.empty()) cache.store(key, compilation.kernel);
+}
+
+/// Skips under sanitizers and without NVRTC.
+inline void expect_no_spills(const std::vector<launch::OtherKernel>& kernels) {
+    if (TILEWRIGHT_SAMPLES != 0) GTEST_SKIP() << "NVRTC is the same under sanitizers";
+    const cuda::OpenLibrary found(cuda::nvrtc_candidates());
+    if (!found.is_open()) GTEST_SKIP() << "NVRTC was not found";
+    const cuda::Compiler compiler(cuda::nvrtc_candidates());
+    for (const launch::OtherKernel& kernel : kernels) {
+        const std::string expression = kernel_expression(kernel);
+        expect_ptxas_accepts(compiler, {.text = source_of(kernel), .expression = expression}, expression);
+    }
 }
 
 }  // namespace tilewright::tests

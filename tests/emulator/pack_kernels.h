@@ -1,11 +1,25 @@
-// The kernels that pack weights, on the emulator.
+// The kernels that pack weights. They are apart from the other kernels because hopper::scale_lanes has two meanings. No
+// file can include both the headers of packers and those of layers.
 #pragma once
 
-#include "launch/weight_packing.h"
+#include "hopper/quantize/arguments.h"
+#include "hopper/quantize/quantizer.h"
+
+#include <vector>
 
 namespace tilewright::tests {
 
-/// Runs a launch, if it has blocks. Throws emulator::Error.
-void run_on_emulator(const launch::PackLaunch& launch);
+/// The functions with one template parameter.
+struct Packers {
+    using Function = void (*)(hopper::PackArguments);
+
+    hopper::PackSpec spec{};
+    Function tiles = nullptr;
+    Function heads = nullptr;
+    Function rest = nullptr;
+    Function scales = nullptr;  // may be null
+};
+
+std::vector<Packers> packers();
 
 }  // namespace tilewright::tests

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "emulator/emulator.h"
-#include "emulator/pack_kernels.h"
+#include "emulator/other_kernels.h"
 #include "emulator/primitives.h"
 #include "formats/fp4_weights.h"
 #include "formats/packed_source.h"
@@ -36,12 +36,9 @@ using formats::mxfp4;
 using formats::nvfp4;
 using formats::random_weights;
 using formats::scale_of_block;
-using launch::PackLaunch;
 constexpr std::uint8_t untouched = 0xA5;
 
-void run(const std::vector<PackLaunch>& launches) {
-    for (const PackLaunch& each : launches) run_on_emulator(each);
-}
+void run(const std::vector<launch::OtherLaunch>& launches) { run_on_emulator(launches, 5); }
 
 /// As src/cuda/weight_packing.cpp does it, with more bytes after the packed weights.
 std::vector<std::uint8_t> pack_by_kernels(const Operand& weights, PackedFor activations, std::int64_t behind) {

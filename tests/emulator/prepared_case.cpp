@@ -1,8 +1,7 @@
 #include "emulator/prepared_case.h"
 
 #include "cpu/exact/exact.h"
-#include "emulator/pack_kernels.h"
-#include "emulator/quantize_kernels.h"
+#include "emulator/other_kernels.h"
 #include "launch/preparation.h"
 #include "plan/k_splits.h"
 #include "plan/variant.h"
@@ -13,7 +12,6 @@
 #include <cstdint>
 #include <iterator>
 #include <memory>
-#include <variant>
 #include <vector>
 
 namespace tilewright::tests {
@@ -83,9 +81,7 @@ std::string prepared_difference(const EmulatedKernel& kernel, check::Case& test,
     if (before.empty()) return "nothing is prepared";
     const GuardedWorkspace workspace(before.bytes);
     try {
-        for (const launch::PreparationLaunch& each : launch::lower_workspace(before, workspace.data())) {
-            std::visit([](const auto& launch) { run_on_emulator(launch); }, each);
-        }
+        run_on_emulator(launch::lower_workspace(before, workspace.data()));
         const Geometry product = after_workspace(g, before, workspace.data());
         if (!planner::serves(product, kernel.tile)) return "another variant serves";
         const hopper::KernelReport report = run_on_emulator(kernel, product, run);

@@ -1,7 +1,7 @@
 // The memory that the quantizers' kernels prefetch into L2 while they compute.
 #include "emulator/emulator.h"
+#include "emulator/other_kernels.h"
 #include "emulator/quantize_case.h"
-#include "emulator/quantize_kernels.h"
 
 #include <gtest/gtest.h>
 
@@ -43,7 +43,7 @@ struct FoldedCall {
     TokenCase c;
     TokenCall call;
     decltype(output(TokenCase{}, false)) rows, columns;
-    launch::QuantizeLaunch launch;
+    launch::OtherLaunch launch;
 };
 
 /// A block asks for the tile that is 128 tokens and `later` features after its own. All tiles except those of the first
@@ -51,15 +51,12 @@ struct FoldedCall {
 TEST(QuantizePrefetch, LaterTilesAreAskedFor) {
     constexpr int later = 128;
     const FoldedCall folded(400);
-    launch::QuantizeLaunch launch = folded.launch;
-    launch.arguments.later_tokens = 128;
-    launch.arguments.later_features = later;
+    launch::OtherLaunch launch = folded.launch;
+    auto& call = std::get<launch::CallOf<launch::Quantize>>(launch.call);
+    call.arguments.later_tokens = 128;
+    call.arguments.later_features = later;
     emulator::Counts counts;
-    emulator::launch({.blocks = launch.blocks,
-                      .threads = hopper::quantize_threads,
-                      .shared_bytes = shared_bytes(launch.kernel),
-                      .counts = &counts},
-                     [&] { quantize_kernels().at(kernel_expression(launch.kernel))(launch); });
+    run_on_emulator(launch, 0, &counts);
     std::set<const void*> expected;
     add_lines(folded.call.x.tensor(), 1, later, expected);
     EXPECT_EQ(counts.prefetched, expected);
@@ -67,8 +64,8 @@ TEST(QuantizePrefetch, LaterTilesAreAskedFor) {
 
 TEST(QuantizePrefetch, TheLaterTileIsOfTheBlockThatStartsWhenThisOneEnds) {
     const FoldedCall folded(130);
-    const hopper::QuantizeArguments& arguments = folded.launch.arguments;
-    EXPECT_EQ(folded.launch.kernel.quantizer.grouped, true);
+    const auto& [kernel, arguments] = folded.launch.of<launch::Quantize>();
+    EXPECT_EQ(kernel.spec.grouped, true);
     EXPECT_EQ(arguments.later_tokens / 128 * 3 + arguments.later_features / 128, 2 * 132);
     EXPECT_LT(arguments.later_features, 3 * 128);
 }

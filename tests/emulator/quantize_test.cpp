@@ -1,6 +1,6 @@
 // The quantizers' kernels on the emulator against the CPU's quantizers, bit for bit: codes and scales. Neither writes
 // the bytes between and after them.
-#include "emulator/quantize_kernels.h"
+#include "emulator/other_kernels.h"
 
 #include "emulator/quantize_case.h"
 #include "formats/quantize_cpu.h"

@@ -1,9 +1,10 @@
 // The quantizers of MXFP8, MXFP4 and NVFP4 on the emulator against the CPU's, bit for bit, with the bytes between and
 // after the output. Also their rounding to e2m1, for every number of bf16.
 #include "emulator/emulator.h"
-#include "emulator/quantize_kernels.h"
+#include "emulator/other_kernels.h"
 #include "formats/matrices.h"
 #include "hopper/quantize/e2m1.h"
+#include "launch/quantize.h"
 
 #include "emulator/primitives.h"
 

@@ -17,10 +17,10 @@ namespace {
 using test::address;
 
 /// The only launch, a copy.
-QuantizeLaunch copy_of(const Geometry& g, std::uintptr_t workspace = 0x80000) {
-    const std::vector<PreparationLaunch> launches = lower_workspace(workspace_plan(g), address(workspace));
+OtherLaunch copy_of(const Geometry& g, std::uintptr_t workspace = 0x80000) {
+    const std::vector<OtherLaunch> launches = lower_workspace(workspace_plan(g), address(workspace));
     EXPECT_EQ(launches.size(), 1U);
-    return std::get<QuantizeLaunch>(launches.at(0));
+    return launches.at(0);
 }
 
 /// A [k, m] and B [k, n], in rows of 320 and 512 bytes.
@@ -32,10 +32,10 @@ Geometry transposed(std::int64_t m, std::int64_t n, std::int64_t k) {
 }
 
 TEST(PreparedLaunches, ACopyHasABlockForEachSquare) {
-    const QuantizeLaunch launch = copy_of(transposed(300, 500, 1000));
-    EXPECT_EQ(launch.kernel.transposition, copy_spec);
+    const OtherLaunch launch = copy_of(transposed(300, 500, 1000));
+    const auto& [kernel, arguments] = launch.of<TransposeCodes>();
+    EXPECT_EQ(kernel.spec, copy_spec);
     EXPECT_EQ(launch.blocks, 3 * 8);
-    const hopper::TransposeArguments& arguments = launch.transposition;
     EXPECT_EQ(arguments.codes.data, address(0x10000)) << "a, the smaller one";
     EXPECT_EQ(arguments.codes.token_stride, 320);
     EXPECT_EQ(arguments.codes.feature_stride, 1);
@@ -52,11 +52,11 @@ TEST(PreparedLaunches, ABatchIsOneLaunchAndASharedMatrixIsCopiedOnce) {
     g.groups = 5;
     g.grouping.grouping = Grouping::batched;
     EXPECT_EQ(copy_of(g).blocks, 5 * 3 * 8);
-    EXPECT_EQ(copy_of(g).transposition.codes.group_stride, 320 * 1000);
-    EXPECT_EQ(copy_of(g).transposition.to.group_stride, 300 * 1008);
+    EXPECT_EQ(copy_of(g).of<TransposeCodes>().arguments.codes.group_stride, 320 * 1000);
+    EXPECT_EQ(copy_of(g).of<TransposeCodes>().arguments.to.group_stride, 300 * 1008);
     g.a.value_strides.group = 0;
     EXPECT_EQ(copy_of(g).blocks, 3 * 8);
-    EXPECT_EQ(copy_of(g).transposition.to.group_stride, 0);
+    EXPECT_EQ(copy_of(g).of<TransposeCodes>().arguments.to.group_stride, 0);
 }
 
 TEST(PreparedLaunches, NothingIsCopiedOfNothing) {
@@ -129,23 +129,22 @@ TEST(PreparedLaunches, WeightsArePackedThenTheirTilesGetHeads) {
     p.b.values.data = address(0x10000);
     p.b.scales.data = address(0x20000);
     const WorkspacePlan before = workspace_plan(geometry(p));
-    const std::vector<PreparationLaunch> launches = lower_workspace(before, address(0x80000));
+    const std::vector<OtherLaunch> launches = lower_workspace(before, address(0x80000));
     ASSERT_EQ(launches.size(), 2U);
-    const auto packing = std::get<PackLaunch>(launches[0]), heads = std::get<PackLaunch>(launches[1]);
-    EXPECT_EQ(packing.arguments.out, address(0x80000));
-    EXPECT_EQ(packing.arguments.judgements, address(0x80000 + before.pack_b->judgements_at));
+    const hopper::PackArguments& packing = launches[0].of<PackTiles>().arguments;
+    const hopper::PackArguments& heads = launches[1].of<PackHeads>().arguments;
+    EXPECT_EQ(packing.out, address(0x80000));
+    EXPECT_EQ(packing.judgements, address(0x80000 + before.pack_b->judgements_at));
     EXPECT_EQ(before.pack_b->judgements_at + 256, before.bytes) << "a byte for each row, rounded up";
-    EXPECT_EQ(packing.kernel.step, PackStep::pack_tiles);
-    EXPECT_EQ(packing.arguments.windows, 4);
-    EXPECT_EQ(packing.arguments.codes, address(0x10000));
-    EXPECT_EQ(packing.arguments.scales, address(0x20000));
-    EXPECT_EQ(packing.blocks, 4 * 4) << "16 rows each";
-    EXPECT_EQ(packing.arguments.part, 10);
-    EXPECT_EQ(packing.shared_bytes, 16 * 4 + 16 * (704 + 16));
-    EXPECT_EQ(heads.kernel.step, PackStep::pack_heads);
-    EXPECT_EQ(heads.arguments.windows, 4);
-    EXPECT_EQ(heads.arguments.out, address(0x80000));
-    EXPECT_EQ(heads.blocks, 4) << "64 rows each";
+    EXPECT_EQ(packing.windows, 4);
+    EXPECT_EQ(packing.codes, address(0x10000));
+    EXPECT_EQ(packing.scales, address(0x20000));
+    EXPECT_EQ(launches[0].blocks, 4 * 4) << "16 rows each";
+    EXPECT_EQ(packing.part, 10);
+    EXPECT_EQ(launches[0].shared_bytes, 16 * 4 + 16 * (704 + 16));
+    EXPECT_EQ(heads.windows, 4);
+    EXPECT_EQ(heads.out, address(0x80000));
+    EXPECT_EQ(launches[1].blocks, 4) << "64 rows each";
 }
 
 TEST(PreparedLaunches, PackedWeightsAreExpandedByABlockForEightTiles) {
@@ -158,13 +157,11 @@ TEST(PreparedLaunches, PackedWeightsAreExpandedByABlockForEightTiles) {
     p = with_packed_shape(p, 0);
     p.b.packed.data = address(0x10000);
     const WorkspacePlan before = workspace_plan(geometry(p));
-    const std::vector<PreparationLaunch> launches = lower_workspace(before, address(0x80000));
+    const std::vector<OtherLaunch> launches = lower_workspace(before, address(0x80000));
     ASSERT_EQ(launches.size(), 1U);
-    const auto launch = std::get<QuantizeLaunch>(launches[0]);
-    EXPECT_EQ(kernel_expression(launch.kernel),
-              "tilewright::hopper::expand_weights<tilewright::hopper::Expansion(0), 8>");
-    EXPECT_EQ(launch.blocks, 3 * 41 * 5);
-    const hopper::ExpandArguments& arguments = launch.expansion;
+    const auto& [kernel, arguments] = launches[0].of<ExpandWeights>();
+    EXPECT_EQ(kernel_expression(kernel), "tilewright::hopper::expand_weights<tilewright::hopper::Expansion(0), 8>");
+    EXPECT_EQ(launches[0].blocks, 3 * 41 * 5);
     EXPECT_EQ(arguments.rows, address(0x10000 + 128));
     EXPECT_EQ(arguments.tiles, address(0x10000 + 128 + 3 * 2624 * 8));
     EXPECT_EQ(arguments.tile_bytes, 4352);
@@ -180,15 +177,15 @@ TEST(PreparedLaunches, WeightsForBf16AreExpandedToBf16) {
         p = with_packed_shape(p, 0);
         p.b.packed.data = address(0x10000);
         const bool mxfp4 = is_mxfp4(p.b.packed.recipe);
-        const std::vector<PreparationLaunch> launches = lower_workspace(workspace_plan(geometry(p)), address(0x80000));
+        const std::vector<OtherLaunch> launches = lower_workspace(workspace_plan(geometry(p)), address(0x80000));
         ASSERT_EQ(launches.size(), 1U);
-        const auto launch = std::get<QuantizeLaunch>(launches[0]);
-        EXPECT_EQ(launch.kernel.weights, mxfp4 ? hopper::Expansion::mxfp4_to_bf16 : hopper::Expansion::nvfp4_to_bf16);
-        EXPECT_EQ(shared_bytes(launch.kernel), 2 * 64 * (256 + 16));
-        EXPECT_EQ(launch.blocks, 41 * 5);
-        EXPECT_EQ(launch.expansion.tile_bytes, mxfp4 ? 4352 : 4608);
-        EXPECT_EQ(launch.expansion.to_row_bytes, 4104 * 2);
-        EXPECT_EQ(launch.expansion.factors, mxfp4 ? address(0x80000 + 2568 * 4104 * 2) : nullptr);
+        const auto& [kernel, arguments] = launches[0].of<ExpandWeights>();
+        EXPECT_EQ(kernel.spec, mxfp4 ? hopper::Expansion::mxfp4_to_bf16 : hopper::Expansion::nvfp4_to_bf16);
+        EXPECT_EQ(launches[0].shared_bytes, 2 * 64 * (256 + 16));
+        EXPECT_EQ(launches[0].blocks, 41 * 5);
+        EXPECT_EQ(arguments.tile_bytes, mxfp4 ? 4352 : 4608);
+        EXPECT_EQ(arguments.to_row_bytes, 4104 * 2);
+        EXPECT_EQ(arguments.factors, mxfp4 ? address(0x80000 + 2568 * 4104 * 2) : nullptr);
     }
 }
 
@@ -205,19 +202,17 @@ Problem nvfp4(Layout layout, std::int64_t m, std::int64_t k) {
 
 TEST(PreparedLaunches, ActivationsAreDecodedAndWeightsOfNvfp4PackedByOneKernel) {
     const WorkspacePlan before = workspace_plan(geometry(nvfp4(Layout::nt, 16, 1200)));
-    const std::vector<PreparationLaunch> launches = lower_workspace(before, address(0x80000));
+    const std::vector<OtherLaunch> launches = lower_workspace(before, address(0x80000));
     ASSERT_EQ(launches.size(), 2U);
-    const auto decoding = std::get<QuantizeLaunch>(launches[0]);
-    EXPECT_EQ(decoding.kernel.step, QuantizeStep::decode_codes);
-    EXPECT_EQ(decoding.kernel.decoding.codes, hopper::Decoding::nvfp4_to_bf16);
-    EXPECT_TRUE(decoding.kernel.decoding.vectors);
-    EXPECT_EQ(decoding.decoding.codes, address(0x10000));
-    EXPECT_EQ(decoding.decoding.scales, address(0x20000));
-    EXPECT_EQ(decoding.decoding.to, address(0x80000));
-    EXPECT_EQ(decoding.decoding.to_row_stride, 1200);
-    EXPECT_EQ(decoding.blocks, 16 * 2 / 8) << "a warp for each 1024 codes of a row";
-    const auto packing = std::get<PackLaunch>(launches[1]);
-    EXPECT_EQ(packing.kernel.step, PackStep::pack_tiles);
+    const auto& [kernel, arguments] = launches[0].of<DecodeCodes>();
+    EXPECT_EQ(kernel.spec.codes, hopper::Decoding::nvfp4_to_bf16);
+    EXPECT_TRUE(kernel.spec.vectors);
+    EXPECT_EQ(arguments.codes, address(0x10000));
+    EXPECT_EQ(arguments.scales, address(0x20000));
+    EXPECT_EQ(arguments.to, address(0x80000));
+    EXPECT_EQ(arguments.to_row_stride, 1200);
+    EXPECT_EQ(launches[0].blocks, 16 * 2 / 8) << "a warp for each 1024 codes of a row";
+    const CallOf<PackTiles>& packing = launches[1].of<PackTiles>();
     EXPECT_FALSE(packing.kernel.spec.mxfp4);
     EXPECT_EQ(packing.arguments.windows, 0);
 }
@@ -229,17 +224,17 @@ TEST(PreparedLaunches, BothSidesAreDecodedWhereWeightsAreMxfp8) {
     p.a.scales.data = address(0x20000);
     p.b.values.data = address(0x40000);
     p.b.scales.data = address(0x60000);
-    const std::vector<PreparationLaunch> launches = lower_workspace(workspace_plan(geometry(p)), address(0x80000));
+    const std::vector<OtherLaunch> launches = lower_workspace(workspace_plan(geometry(p)), address(0x80000));
     ASSERT_EQ(launches.size(), 2U);
-    const auto a = std::get<QuantizeLaunch>(launches[0]), b = std::get<QuantizeLaunch>(launches[1]);
-    EXPECT_EQ(a.kernel.decoding.codes, hopper::Decoding::nvfp4_to_bf16);
-    EXPECT_EQ(b.kernel.decoding.codes, hopper::Decoding::e4m3_to_bf16);
-    EXPECT_FALSE(b.kernel.decoding.vectors) << "along n";
-    EXPECT_EQ(b.decoding.codes, address(0x40000));
-    EXPECT_EQ(b.decoding.row_stride, 1);
-    EXPECT_EQ(b.decoding.k_stride, 208);
-    EXPECT_EQ(b.decoding.to, address(0x80000 + 16 * 1200 * 2));
-    EXPECT_EQ(b.decoding.rows, 208);
+    EXPECT_EQ(launches[0].of<DecodeCodes>().kernel.spec.codes, hopper::Decoding::nvfp4_to_bf16);
+    const auto& [kernel, arguments] = launches[1].of<DecodeCodes>();
+    EXPECT_EQ(kernel.spec.codes, hopper::Decoding::e4m3_to_bf16);
+    EXPECT_FALSE(kernel.spec.vectors) << "along n";
+    EXPECT_EQ(arguments.codes, address(0x40000));
+    EXPECT_EQ(arguments.row_stride, 1);
+    EXPECT_EQ(arguments.k_stride, 208);
+    EXPECT_EQ(arguments.to, address(0x80000 + 16 * 1200 * 2));
+    EXPECT_EQ(arguments.rows, 208);
 }
 
 TEST(PreparedLaunches, Fp8NextToNvfp4IsDecodedToBf16) {
@@ -252,14 +247,14 @@ TEST(PreparedLaunches, Fp8NextToNvfp4IsDecodedToBf16) {
             p = with_packed_shape(p, 0);
             p.b.packed.data = address(0x40000);
             const Geometry g = geometry(p);
-            const std::vector<PreparationLaunch> launches = lower_workspace(workspace_plan(g), address(0x80000));
+            const std::vector<OtherLaunch> launches = lower_workspace(workspace_plan(g), address(0x80000));
             ASSERT_EQ(launches.size(), 1U) << "nothing is copied along k besides";
-            const auto launch = std::get<QuantizeLaunch>(launches[0]);
-            EXPECT_EQ(launch.kernel.decoding.codes, p.a.values.format == Format::e4m3 ? hopper::Decoding::e4m3_to_bf16
-                                                                                      : hopper::Decoding::e5m2_to_bf16);
-            EXPECT_EQ(launch.kernel.decoding.vectors, layout == Layout::nt);
-            EXPECT_EQ(launch.decoding.to_row_stride, 2064);
-            EXPECT_EQ(launch.blocks, 48 * 3 / 8) << "a warp for each 1024 codes of a row";
+            const auto& [kernel, arguments] = launches[0].of<DecodeCodes>();
+            EXPECT_EQ(kernel.spec.codes, p.a.values.format == Format::e4m3 ? hopper::Decoding::e4m3_to_bf16
+                                                                           : hopper::Decoding::e5m2_to_bf16);
+            EXPECT_EQ(kernel.spec.vectors, layout == Layout::nt);
+            EXPECT_EQ(arguments.to_row_stride, 2064);
+            EXPECT_EQ(launches[0].blocks, 48 * 3 / 8) << "a warp for each 1024 codes of a row";
             const Geometry product = after_workspace(g, workspace_plan(g), address(0x80000));
             const hopper::Kernel tile = planner::chosen_tile(p, gpu_call(g), h200());
             const bool blocks = p.a.granularity == Granularity::block_1x128;
@@ -275,10 +270,11 @@ TEST(PreparedLaunches, Fp8NextToNvfp4IsDecodedToBf16) {
 
 TEST(PreparedLaunches, CodesThatAreNotAlongKAreDecodedOneByOne) {
     const WorkspacePlan before = workspace_plan(geometry(nvfp4(Layout::tt, 48, 64)));
-    const auto decoding = std::get<QuantizeLaunch>(lower_workspace(before, address(0x80000)).at(0));
-    EXPECT_FALSE(decoding.kernel.decoding.vectors);
-    EXPECT_EQ(decoding.decoding.row_stride, 1);
-    EXPECT_EQ(decoding.decoding.k_stride, 48);
+    const OtherLaunch launch = lower_workspace(before, address(0x80000)).at(0);
+    const auto& [kernel, arguments] = launch.of<DecodeCodes>();
+    EXPECT_FALSE(kernel.spec.vectors);
+    EXPECT_EQ(arguments.row_stride, 1);
+    EXPECT_EQ(arguments.k_stride, 48);
 }
 
 TEST(PreparedLaunches, BothTensorScalesArePartOfAlpha) {
