@@ -150,15 +150,10 @@ ReadyLaunch Device::ready(KernelHandle kernel, const launch::Launch& launch) con
                       .shared_bytes = launch.shared_bytes};
     if (launch.blocks == 0) return ready;
     const ContextScope scope(driver_, handle_, context_);  // the encoder of maps needs it
-    hopper::Arguments& arguments = ready.arguments;
-    encode(driver_, index_, launch.a, "a.values", arguments.a);
-    if (!launch.maps_groups) arguments.a_last = arguments.a;
-    if (launch.a_last) encode(driver_, index_, *launch.a_last, "a.values", arguments.a_last);
-    if (!launch.has_packed_weights) encode(driver_, index_, launch.b, "b.values", arguments.b);
-    if (launch.d) encode(driver_, index_, *launch.d, "d", arguments.d);
-    if (launch.a_scales) encode(driver_, index_, *launch.a_scales, "a.scales", arguments.a_scales);
-    if (launch.a_scales_last) encode(driver_, index_, *launch.a_scales_last, "a.scales", arguments.a_scales_last);
-    if (launch.b_scales) encode(driver_, index_, *launch.b_scales, "b.scales", arguments.b_scales);
+    hopper::AllArguments& arguments = ready.arguments;
+    launch::encode_maps(launch, arguments, [&](auto& map, const auto& description, const char* operand) {
+        encode(driver_, index_, description, operand, map);
+    });
     arguments.report = report_on_device_;
     return ready;
 }

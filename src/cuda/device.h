@@ -26,7 +26,7 @@ struct ReadyStep {
 struct ReadyLaunch {
     std::vector<ReadyStep> before{};  // in this order; they write the workspace
     KernelHandle kernel = nullptr;
-    hopper::Arguments arguments{};
+    hopper::AllArguments arguments{};
     int blocks = 0;  // 0: nothing to launch
     int cluster = 1;
     int threads = 0;

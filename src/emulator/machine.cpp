@@ -138,14 +138,16 @@ void Machine::prepare(int first_block) {
     for (int rank = 0; rank < options_.cluster; ++rank) {
         u8* const shared = blocks_[rank].shared;
         std::memset(shared, poison, options_.shared_bytes + spare_bytes);
-        blocks_[rank] = {.index = first_block + rank,
-                         .rank = rank,
-                         .running = options_.threads,
-                         .shared = shared,
-                         .warps = std::vector<Warp>(warps),
-                         .warpgroups = std::vector<Warpgroup>(groups),
-                         .writers = std::vector<u16>(options_.shared_bytes / 4)};
-        for (Warp& warp : blocks_[rank].warps) warp.registers = options_.registers;
+        Block& block = blocks_[rank];
+        block = Block();  // an initializer with all members made GCC 12 warn of vectors without values
+        block.index = first_block + rank;
+        block.rank = rank;
+        block.running = options_.threads;
+        block.shared = shared;
+        block.warps.resize(warps);
+        block.warpgroups.resize(groups);
+        block.writers.resize(options_.shared_bytes / 4);
+        for (Warp& warp : block.warps) warp.registers = options_.registers;
     }
     cluster_sync_point_ = {};
     round_ = 1;

@@ -53,17 +53,17 @@ std::string Machine::who(const Thread& thread) const {
 
 /// The waiting threads: a line per role and awaited thing.
 std::string Machine::deadlock() const {
-    struct Waiters {
+    struct WaitingRole {
         const Thread* first;
         const Thread* last;
         int count;
     };
-    std::map<std::pair<int, std::string>, Waiters> groups;  // by block and text
+    std::map<std::pair<int, std::string>, WaitingRole> groups;  // by block and text
     for (const Thread& thread : threads_) {
         if (thread.wait == nullptr) continue;
         const std::string role = options_.role ? options_.role(thread.warp()) : "any";
-        const auto [found, is_new] =
-            groups.try_emplace({thread.block->index, role + ": " + thread.wait->what()}, Waiters{&thread, &thread, 0});
+        const auto [found, is_new] = groups.try_emplace({thread.block->index, role + ": " + thread.wait->what()},
+                                                        WaitingRole{&thread, &thread, 0});
         found->second.last = &thread;
         ++found->second.count;
     }

@@ -139,8 +139,7 @@ struct GroupedOperand {
     constexpr i64 stride_of(i64 k) const { return flat ? k : stride; }
 };
 
-/// Both operands, from which the kernel makes the maps of groups. They take the place of a_last, which such kernels do
-/// not need. A separate member, or a union, changes the machine code of other kernels.
+/// Both operands, from which the kernel makes the maps of groups.
 struct GroupValues {
     GroupedOperand a;
     GroupedOperand b;
@@ -148,20 +147,9 @@ struct GroupValues {
     int columns;
 
     constexpr bool any_flat() const { return a.flat || b.flat; }
-
-    TensorMap packed() const {
-        return {{reinterpret_cast<u64>(a.values), reinterpret_cast<u64>(b.values), u64(a.stride), u64(b.stride),
-                 u64(columns), u64(a.flat) | u64(b.flat) << 1}};
-    }
-    static GroupValues unpacked(const TensorMap& map) {
-        const u64(&words)[16] = map.words;
-        return {.a = {reinterpret_cast<const u8*>(words[0]), i64(words[2]), (words[5] & 1) != 0},
-                .b = {reinterpret_cast<const u8*>(words[1]), i64(words[3]), (words[5] & 2) != 0},
-                .columns = int(words[4])};
-    }
 };
 
-/// The location of the tiles of packed weights. It is passed in place of the map of B.
+/// The location of the tiles of packed weights.
 struct PackedTiles {
     const u8* first;  // the tiles of group 0
     int row_tiles;    // row tiles (64 rows each) per group
@@ -176,32 +164,18 @@ struct PackedTiles {
     }
     /// Row tiles that are adjacent in memory, counted from an even `row_tile`.
     int together(int row_tile) const { return min(row_tiles - row_tile, 2); }
-
-    TensorMap as_map() const {
-        return {{reinterpret_cast<u64>(first), u64(row_tiles), u64(k_blocks), u64(tile_bytes)}};
-    }
-    static PackedTiles from_map(const TensorMap& map) {
-        return {.first = reinterpret_cast<const u8*>(map.words[0]),
-                .row_tiles = int(map.words[1]),
-                .k_blocks = int(map.words[2]),
-                .tile_bytes = int(map.words[3])};
-    }
 };
 
-/// D = C + alpha * (A scales_a) (B scales_b)^T for `batch` pairs of matrices. Grouped: for ranges of rows of A,
-/// computed from `sizes`; each group has its own matrix of B.
+/// What every kernel takes. D = C + alpha * (A scales_a) (B scales_b)^T for `batch` pairs of matrices. Grouped: for
+/// ranges of rows of A, computed from `sizes`; each group has its own matrix of B.
 struct Arguments {
-    TensorMap a;         // (k, row, batch), or (row, k, batch) if A is MN-major.
-    TensorMap a_last;    // Dense: boxes for the last row of tiles; Groups::k_anywhere: GroupValues.
-    TensorMap b;         // As a. Packed weights: PackedTiles. Unpacked weights read in place: (byte, row, batch).
-    TensorMap d;         // (column, row, batch), if stored_by_tma.
-    TensorMap a_scales;  // If scales_by_tma: (row and k block, 1, batch), or (k block, row, batch) along k.
-    // The same, along k, for the last row of tiles. In kernels for D of f32 it is the map of C, if C is given; a
-    // separate member would change other kernels.
-    TensorMap a_scales_last;
-    // If scales_by_tma and B has row scales: (row and k block, 1, batch). Unpacked weights read in place: PackedTiles
-    // of the bytes that follow the values in packed tiles.
-    TensorMap b_scales;
+    TensorMap a;              // (k, row, batch), or (row, k, batch) if A is MN-major.
+    TensorMap a_last;         // Boxes for the last row of tiles; not if groups have rows.
+    TensorMap b;              // As a. Values that are read in place: (byte, row, batch). Not for packed tiles.
+    TensorMap d;              // (column, row, batch), if stored_by_tma.
+    TensorMap a_scales;       // If scales_by_tma: (row and k block, 1, batch), or (k block, row, batch) along k.
+    TensorMap a_scales_last;  // The same, along k, for the last row of tiles.
+    TensorMap b_scales;       // If scales_by_tma and B has row scales: (row and k block, 1, batch).
     ScaleView scales_a;
     ScaleView scales_b;
     OutputView output;
@@ -209,7 +183,7 @@ struct Arguments {
     OutputFormat format;
     bool stored_by_tma;
     bool scales_by_tma;
-    OutputFormat addend_format;  // at this place it moves no other member
+    OutputFormat addend_format;
     float alpha;
     int m;
     int n;
@@ -220,5 +194,24 @@ struct Arguments {
     KernelReport* report;
     GroupSizes sizes;  // of grouped problems
 };
+
+/// What some kernels take too. A launch copies the bytes of its kernel's parameter, so that the others do not have it.
+struct AllArguments : Arguments {
+    GroupValues groups_of_k;  // Groups::k_anywhere
+    PackedTiles packed;       // packed weights; values read in place: the bytes that follow them in a packed tile
+    TensorMap c;              // as d, in kernels for D of f32 if C is given
+};
+
+template <bool all>
+struct ArgumentsKind {
+    using Type = Arguments;
+};
+template <>
+struct ArgumentsKind<true> {
+    using Type = AllArguments;
+};
+template <Design design>
+using ArgumentsOf = typename ArgumentsKind<design.groups == Groups::k_anywhere || design.b.is_packed() ||
+                                           design.output == Output::f32_by_tma>::Type;
 
 }  // namespace tilewright::hopper

@@ -99,8 +99,8 @@ const void* aligned_down(const void* address) {
     return std::bit_cast<const void*>(std::bit_cast<std::uintptr_t>(address) & ~std::uintptr_t{15});
 }
 
-hopper::Arguments arguments(const Geometry& g, const planner::KernelPlan& kernel, const hopper::Design& tile) {
-    hopper::Arguments result{};
+hopper::AllArguments arguments(const Geometry& g, const planner::KernelPlan& kernel, const hopper::Design& tile) {
+    hopper::AllArguments result{};
     result.scales_a = scale_view(g.a, g.m, g.k);
     result.scales_b = scale_view(g.b, g.n, g.k);
     if (tile.a.is_nvfp4()) {
@@ -113,7 +113,7 @@ hopper::Arguments arguments(const Geometry& g, const planner::KernelPlan& kernel
         const bool nvfp4 = tile.b.is_nvfp4();
         result.scales_b = nvfp4 ? tensor_scales(g.b.packed.tensor_scales, g.b.packed.tensor_scale_stride, g.n, g.k)
                                 : packed_row_factors(g);
-        (tile.b.form == hopper::Form::rows_and_tiles ? result.b_scales : result.b) = packed_tiles(g.b.packed).as_map();
+        result.packed = packed_tiles(g.b.packed);
     }
     result.output = output_view(g.d);
     result.addend = output_view(g.c);
@@ -129,7 +129,7 @@ hopper::Arguments arguments(const Geometry& g, const planner::KernelPlan& kernel
     result.scheduler = hopper::scheduler_params(
         tile, {.m = result.m, .n = result.n, .batch = result.batch, .raster_width = result.raster_width});
     result.sizes = group_sizes(g);
-    if (tile.groups == hopper::Groups::k_anywhere) result.a_last = group_values(g).packed();
+    if (tile.groups == hopper::Groups::k_anywhere) result.groups_of_k = group_values(g);
     result.stored_by_tma = kernel.stores_by_tma;
     result.scales_by_tma = kernel.scales_by_tma;
     return result;
@@ -161,8 +161,7 @@ void add_last_maps(const Geometry& g, const hopper::Design& tile, Launch& launch
 
 /// The kernel writes maps with other addresses, sizes and strides, so that these values are placeholders here.
 void make_templates(const Geometry& g, Launch& launch) {
-    launch.maps_groups = true;
-    for (hopper::TensorMapDescription* map : {&launch.a, &launch.b}) {
+    for (hopper::TensorMapDescription* map : {&launch.a, &*launch.b}) {
         map->base = aligned_down(g.d.data);
         map->sizes[0] = planner::tma_alignment;
         map->strides[0] = map->strides[1] = planner::tma_alignment;
@@ -196,17 +195,19 @@ Launch lower(const Geometry& g, const planner::KernelPlan& kernel, int sms) {
     const planner::OperandSizes of_a = planner::sizes_of_a(g);
     const planner::OperandSizes of_b = planner::sizes_of_b(g);
     result.a = value_map(g.a, of_a, tile, tile.operand_a());
-    result.has_packed_weights = tile.b.is_packed() && tile.b.form != hopper::Form::rows_and_tiles;
     if (tile.b.form == hopper::Form::rows_and_tiles) {
         result.b = code_map(g.b, of_b, tile);
-    } else if (!result.has_packed_weights) {
+    } else if (!tile.b.is_packed()) {
         result.b = value_map(g.b, of_b, tile, tile.operand_b());
     }
     if (tile.groups == hopper::Groups::k_anywhere) make_templates(g, result);
     // Without any k the operands are never read, and may have no memory. A tensor map still needs an address.
-    if (g.k == 0) result.a.base = result.b.base = aligned_down(g.d.data);
+    if (g.k == 0) {
+        result.a.base = aligned_down(g.d.data);
+        if (result.b) result.b->base = result.a.base;
+    }
     if (kernel.stores_by_tma) result.d = output_map(g, g.d, tile);
-    if (tile.output == hopper::Output::f32_by_tma && g.c.given) result.a_scales_last = output_map(g, g.c, tile);
+    if (tile.output == hopper::Output::f32_by_tma && g.c.given) result.c = output_map(g, g.c, tile);
     if (kernel.scales_by_tma) add_scale_maps(g, tile, result);
     add_last_maps(g, tile, result);
     result.blocks = blocks(g, tile, sms);

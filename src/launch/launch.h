@@ -14,24 +14,41 @@ namespace tilewright::launch {
 int raster_width(const Geometry& geometry, const hopper::Design& tile);
 
 struct Launch {
-    hopper::Arguments arguments{};  // The launcher fills in the tensor maps and the report.
+    hopper::AllArguments arguments{};  // The launcher fills in the tensor maps and the report.
+    // k-grouped, groups that begin anywhere: templates, from which the kernel makes the maps of each group.
     hopper::TensorMapDescription a{};
-    hopper::TensorMapDescription b{};
+    std::optional<hopper::TensorMapDescription> b{};  // Not for packed tiles.
     // The last row of tiles, if it loads fewer rows.
     std::optional<hopper::TensorMapDescription> a_last{};
+    std::optional<hopper::TensorMapDescription> c{};         // Kernels for D of f32, if C is given.
     std::optional<hopper::TensorMapDescription> d{};         // If stored_by_tma.
     std::optional<hopper::TensorMapDescription> a_scales{};  // If scales_by_tma and A has row scales in the loop.
-    // The same for the last row of tiles and scales by row. Kernels for D of f32: C.
+    // The same for the last row of tiles and scales by row.
     std::optional<hopper::TensorMapDescription> a_scales_last{};
     std::optional<hopper::TensorMapDescription> b_scales{};  // If scales_by_tma and B has row scales in the loop.
-    bool has_packed_weights = false;                         // Arguments::b has them, not a map.
-    // The kernel itself writes maps of A and B, from these maps and the contents of a_last.
-    bool maps_groups = false;
-    int blocks = 0;  // persistent; 0: nothing to launch
+    int blocks = 0;                                          // persistent; 0: nothing to launch
     int cluster = 1;
     int threads = 0;
     int shared_bytes = 0;
 };
+
+/// Calls encode(map, description, operand) for each map that the kernel needs.
+template <class Encode>
+void encode_maps(const Launch& launch, hopper::AllArguments& to, const Encode& encode) {
+    const auto given = [&](hopper::TensorMap& map, const std::optional<hopper::TensorMapDescription>& of,
+                           const char* operand) {
+        if (of) encode(map, *of, operand);
+    };
+    encode(to.a, launch.a, "a.values");
+    to.a_last = to.a;
+    given(to.a_last, launch.a_last, "a.values");
+    given(to.b, launch.b, "b.values");
+    given(to.c, launch.c, "c");
+    given(to.d, launch.d, "d");
+    given(to.a_scales, launch.a_scales, "a.scales");
+    given(to.a_scales_last, launch.a_scales_last, "a.scales");
+    given(to.b_scales, launch.b_scales, "b.scales");
+}
 
 /// For a problem without findings of `validate` for the backend hopper. `kernel` is the plan for this product, and
 /// `sms` is the number of SMs that the call may use.

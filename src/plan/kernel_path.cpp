@@ -41,9 +41,8 @@ std::string loop_words(const hopper::Design& tile) {
 std::string row_scale_route(const KernelPlan& kernel) {
     const hopper::Design tile = design_of(kernel.tile);
     if (tile.loop == hopper::Loop::steps) return "loaded by a warp for every 32 k-elements";
-    if (kernel.scales_by_tma)
-        return tile.scale_route == hopper::ScaleRoute::four_or_copies ? "by TMA, for four k-blocks at once" : "by TMA";
-    return may_copy(tile.scale_route) ? "copied by a warp for every k-block" : "loaded by a warp for every k-block";
+    if (kernel.scales_by_tma) return tile.k_blocks_per_scale_copy == 4 ? "by TMA, for four k-blocks at once" : "by TMA";
+    return tile.scale_route.copies ? "copied by a warp for every k-block" : "loaded by a warp for every k-block";
 }
 
 std::string scale_words(const KernelPlan& kernel) {

@@ -102,7 +102,7 @@ bool stores_by_tma(const Geometry& g, const hopper::Design& tile) {
 bool loads_scales_by_tma(const Geometry& g, const hopper::Design& tile) {
     const bool of_a = has_1x128_scales(tile.a, tile.order.a);
     const bool of_b = has_1x128_scales(tile.b, tile.order.b);
-    if (!may_use_tma(tile.scale_route)) return false;
+    if (!tile.scale_route.tma) return false;
     const auto loads_a = [&] {
         if (tile.scale_order == hopper::ScaleOrder::along_k) return loads_k_major_scales(g.a, sizes_of_a(g));
         return tiles_begin_aligned(g, tile) && loads_m_major_scales(g.a, sizes_of_a(g));

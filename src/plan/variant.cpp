@@ -23,7 +23,7 @@ bool copies_row_scales(const Geometry& g, const hopper::Design& tile) {
     const auto copied = [&](const hopper::Side& side, ScaleUse use, const OperandGeometry& operand) {
         return !has_1x128_scales(side, use) || operand.recipe.scales == Format::f32;
     };
-    return may_copy(tile.scale_route) && copied(tile.a, tile.order.a, g.a) && copied(tile.b, tile.order.b, g.b);
+    return tile.scale_route.copies && copied(tile.a, tile.order.a, g.a) && copied(tile.b, tile.order.b, g.b);
 }
 
 hopper::Kernel with_output(hopper::Kernel kernel, hopper::Output output,
@@ -56,7 +56,7 @@ bool serves(const Geometry& g, const hopper::Kernel& kernel) {
     if (g.b.packed.given && tile.has_wide_steps() != (g.b.packed.wide_row >= 0)) return false;
     if (tile.output == hopper::Output::any) return true;
     if (contradiction(kernel) != nullptr || !is_common(g, tile)) return false;
-    if (!tile.has_row_scales() || may_load(tile.scale_route)) return true;
+    if (!tile.has_row_scales() || tile.scale_route.loads) return true;
     // K-major scales may be loaded for four k-blocks at a time, and then need four times the shared memory.
     if (tile.shared_bytes > hopper::shared_bytes_limit) return false;
     return loads_scales_by_tma(g, tile) || copies_row_scales(g, tile);

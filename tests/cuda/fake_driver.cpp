@@ -11,7 +11,7 @@
 #include <mutex>
 #include <utility>
 
-using tilewright::hopper::Arguments;
+using tilewright::hopper::AllArguments;
 using tilewright::hopper::TensorMap;
 using tilewright::test::FakeDriver;
 
@@ -143,7 +143,7 @@ int cuLaunchKernelEx(const tilewright::cuda::LaunchConfig* config, void* kernel,
         if (config->attribute_count > 0) fake.last.attribute = config->attributes[0];
         fake.last.kernel = kernel;
         fake.last.device = contexts[static_cast<std::size_t>(depth - 1)];
-        if (is_product(kernel)) std::memcpy(&fake.last.arguments, parameters[0], sizeof(Arguments));
+        if (is_product(kernel)) std::memcpy(&fake.last.arguments, parameters[0], sizeof(AllArguments));
     }
     return contexts[static_cast<std::size_t>(depth - 1)] < 0 ? invalid_context : result_of("cuLaunchKernelEx");
 }

@@ -14,8 +14,8 @@ struct FakeLaunch {
     cuda::LaunchConfig config{};
     cuda::LaunchAttribute attribute{};
     void* kernel = nullptr;
-    int device = -1;                // of the context that was current
-    hopper::Arguments arguments{};  // of a product; other kernels take others
+    int device = -1;                   // of the context that was current
+    hopper::AllArguments arguments{};  // of a product; other kernels take others
 };
 
 struct FakeDriver {

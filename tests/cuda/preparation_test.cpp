@@ -87,7 +87,7 @@ TEST(PreparedCalls, WeightsAreJudgedPackedAndMultiplied) {
     ASSERT_EQ(machine.fake().launches, 3);
     EXPECT_EQ(machine.fake().before_last.config.grid[0], 4U) << "64 rows, 8 k-blocks a block";
     EXPECT_EQ(machine.fake().before_last.config.attribute_count, 0U);
-    const auto packed = hopper::PackedTiles::from_map(machine.fake().last.arguments.b);
+    const hopper::PackedTiles& packed = machine.fake().last.arguments.packed;
     EXPECT_EQ(packed.tile_bytes, hopper::windowed_tile_bytes(4));
     EXPECT_EQ(packed.first, reinterpret_cast<const hopper::u8*>(0x90000000 + 128 + 256 * 8));
     EXPECT_TRUE(machine.runtime().repeat(p, nullptr, workspace(0x90000000, 1 << 24)));
@@ -100,7 +100,7 @@ TEST(PreparedCalls, ScalesOfRawCodesAreJudgedAndTheCodesMultipliedWhereTheyAre) 
     machine.run(p, {nullptr, true}, workspace(0x90000000, 1 << 24));
     ASSERT_EQ(machine.fake().launches, 2);
     EXPECT_EQ(machine.fake().before_last.config.grid[0], 4U) << "64 rows a block";
-    const auto tiles = hopper::PackedTiles::from_map(machine.fake().last.arguments.b_scales);
+    const hopper::PackedTiles& tiles = machine.fake().last.arguments.packed;
     EXPECT_EQ(tiles.first, reinterpret_cast<const hopper::u8*>(0x90000000 + 128 + 256 * 8));
     EXPECT_TRUE(machine.runtime().repeat(p, nullptr, workspace(0x90000000, 1 << 24)));
     EXPECT_EQ(machine.fake().launches, 4);

@@ -37,15 +37,11 @@ hopper::KernelReport run_on_emulator(const EmulatedKernel& kernel, const Geometr
     hopper::KernelReport report{};
     launch::Launch launch = launch::lower(geometry, planner::given_kernel(geometry, kernel.tile), run.sms);
     if (launch.blocks == 0) return report;
-    hopper::Arguments& arguments = launch.arguments;
+    hopper::AllArguments& arguments = launch.arguments;
     arguments.report = &report;
-    arguments.a = emulator::encode(launch.a);
-    if (!launch.maps_groups) arguments.a_last = launch.a_last ? emulator::encode(*launch.a_last) : arguments.a;
-    if (!launch.has_packed_weights) arguments.b = emulator::encode(launch.b);
-    if (launch.d) arguments.d = emulator::encode(*launch.d);
-    if (launch.a_scales) arguments.a_scales = emulator::encode(*launch.a_scales);
-    if (launch.a_scales_last) arguments.a_scales_last = emulator::encode(*launch.a_scales_last);
-    if (launch.b_scales) arguments.b_scales = emulator::encode(*launch.b_scales);
+    launch::encode_maps(launch, arguments, [](auto& map, const auto& description, const char* /*operand*/) {
+        map = emulator::encode(description);
+    });
     emulator::launch({.blocks = launch.blocks,
                       .cluster = launch.cluster,
                       .threads = launch.threads,

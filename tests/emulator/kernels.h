@@ -13,7 +13,7 @@ namespace tilewright::tests {
 
 struct EmulatedKernel {
     hopper::Design tile;
-    void (*run)(hopper::Arguments);
+    void (*run)(const hopper::AllArguments&);
 };
 
 /// Builds with sanitizers compile and run a sample: the lines with the tag `sanitize`.

@@ -124,7 +124,8 @@ int races_of_kernel(const char* recipe, bool transposed_scales) {
         .in_place = tile.output == hopper::Output::f32_by_tma,
         .a_scales_transposed = transposed_scales,
         .b_scales_transposed = transposed_scales};
-    const EmulatedKernel kernel{.tile = design_of(tile), .run = &hopper::gemm<tile>};
+    const EmulatedKernel kernel{.tile = design_of(tile),
+                                .run = [](const hopper::AllArguments& arguments) { hopper::gemm<tile>(arguments); }};
     for (const std::uint64_t seed : {0, 1}) EXPECT_EQ(difference(kernel, spec, {.sms = 2, .seed = seed}), "");
     return reports - before;
 }

@@ -32,7 +32,8 @@ constexpr int tiles_of_d = 3;
 std::vector<std::byte> memory;
 
 template <Kernel tile>
-void run_with_log(hopper::Arguments arguments) {
+void run_with_log(const hopper::AllArguments& given) {
+    hopper::AllArguments arguments = given;
     arguments.report = reinterpret_cast<hopper::KernelReport*>(memory.data());
     hopper::gemm<tile>(arguments);
 }

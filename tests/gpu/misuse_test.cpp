@@ -24,16 +24,16 @@ const std::vector<Misuse>& misuses() {
         {"a in host memory", [](Problem& p) { p.a.values.device = {}; }, "a.values: got host memory"},
         {"d in host memory", [](Problem& p) { p.d.device = {}; }, "host memory for the cpu backend"},
         {"another device", [](Problem& p) { p.b.scales.device.index = 1; }, "b.scales: got memory of cuda:1"},
-        {"a at 8 modulo 16", [](Problem& p) { shift(p.a.values, 8); }, "a.values: an address that is 8 modulo 16"},
+        {"a at 8 modulo 16", [](Problem& p) { shift(p.a.values, 8); }, "a.values: got an address that is 8 modulo 16"},
         {"rows of b 8 bytes off", [](Problem& p) { p.b.values.strides[0] += 8; }, "b.values.strides:"},
         {"no scales", [](Problem& p) { p.a.scales = {}; }, "a.scales: got nothing"},
-        {"d over a", [](Problem& p) { p.d.data = p.a.values.data; }, "d: memory that overlaps a.values"},
+        {"d over a", [](Problem& p) { p.d.data = p.a.values.data; }, "d: got memory that overlaps a.values"},
         {"a transposed layout", [](Problem& p) { p.layout = Layout::nn; }, "b.values:"},
         {"a device that is not there",
          [](Problem& p) {
              for (Tensor* t : {&p.a.values, &p.a.scales, &p.b.values, &p.b.scales, &p.d}) t->device.index = 63;
          },
-         "cuda:63: there is no such device"},
+         "cuda:63: no such device"},
     };
     return list;
 }

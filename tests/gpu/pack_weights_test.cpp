@@ -105,8 +105,9 @@ TEST(GpuPackWeights, IntoMemoryOfTheRightLength) {
         return "nothing";
     };
     const std::string right = std::to_string(packed_bytes(host, PackedFor::fp8));
-    EXPECT_EQ(said(out.data(), 1000), "out: got 1000 bytes; expected " + right + " bytes, the result of packed_bytes");
-    EXPECT_EQ(said(nullptr, 1000), "out: got a null pointer; expected " + right + " bytes, the result of packed_bytes");
+    EXPECT_EQ(said(out.data(), 1000), "out: got 1000 bytes; expected " + right + " bytes, the result of packed_bytes.");
+    EXPECT_EQ(said(nullptr, 1000),
+              "out: got a null pointer; expected " + right + " bytes, the result of packed_bytes.");
     EXPECT_NE(said(static_cast<std::byte*>(out.data()) + 64, 1000).find("aligned to 128 bytes"), std::string::npos);
     EXPECT_THROW(pack_weights(weights.operand, PackedFor::fp8), Error);
 }

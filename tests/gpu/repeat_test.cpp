@@ -102,7 +102,7 @@ void expect_tiles(bool of_groups_of_k) {
     std::erase_if(tiles, [&](const hopper::Kernel& tile) { return design_of(tile).is_k_grouped() != of_groups_of_k; });
     expect_all<hopper::Kernel>(tiles, [](const hopper::Kernel& tile, const GpuCase& noise) {
         std::string difference = repeat(tile, depth, noise);
-        if (may_copy(design_of(tile).scale_route)) difference += repeat(tile, depth_copied, noise);
+        if (design_of(tile).scale_route.copies) difference += repeat(tile, depth_copied, noise);
         return difference;
     });
 }

@@ -42,7 +42,7 @@ TEST(GpuWatch, AKernelWhoseLoadsLackBytesEndsAndSaysWhereItWaited) {
         const GpuCase gpu({.recipe = recipe_of("1x128:128x128"), .m = 512, .n = 512, .k = 4096});
         const Geometry geometry = gpu.geometry();
         launch::Launch launch = launch::lower(geometry, planner::given_kernel(geometry, tile), device.sms());
-        launch.b.box[1] /= 2;  // rows: half of the bytes that a full barrier waits for
+        launch.b->box[1] /= 2;  // rows: half of the bytes that a full barrier waits for
         cuda::ReadyLaunch ready = device.ready(device.kernel(tile), launch);
         device.launch(ready, {});
         cuda::driver().require(cuda::driver().call.context_synchronize(), "cuCtxSynchronize", 0);

@@ -100,7 +100,7 @@ TEST(Groups, TransposedScalesComeByTmaWhereGroupsBeginAligned) {
 TEST(Groups, RowsShareAMatrixOrEachGroupHasOne) {
     Launch launched = lowered(grouped(Grouping::m_grouped_offsets, 1000, 7), tile(), 132);
     EXPECT_EQ(launched.a.sizes[2], 1U);
-    EXPECT_EQ(launched.b.sizes[2], 7U);
+    EXPECT_EQ(launched.b->sizes[2], 7U);
     EXPECT_EQ(launched.arguments.batch, 7);
     ASSERT_TRUE(launched.d.has_value());
     EXPECT_EQ(launched.d->sizes[2], 1U);

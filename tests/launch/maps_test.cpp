@@ -29,7 +29,7 @@ TEST(Maps, ValuesAreSwizzledRowsOfK) {
     EXPECT_EQ(launched.a.box[0], 128U);
     EXPECT_EQ(launched.a.box[1], 128U);
     EXPECT_EQ(launched.a.box[2], 1U);
-    EXPECT_EQ(launched.b.sizes[1], 200U);
+    EXPECT_EQ(launched.b->sizes[1], 200U);
 }
 
 TEST(Maps, ValuesAlongTheRowsAreRowsOfThem) {
@@ -41,12 +41,12 @@ TEST(Maps, ValuesAlongTheRowsAreRowsOfThem) {
     Geometry g = block_scaled(300, 200, 1008);
     g.b.value_strides = {.row = 1, .k = 208};
     const Launch launched = lowered(g, tile, 132);
-    EXPECT_TRUE(launched.b.swizzled);
-    EXPECT_EQ(launched.b.sizes[0], 200U);
-    EXPECT_EQ(launched.b.sizes[1], 1008U);
-    EXPECT_EQ(launched.b.strides[0], 208U);
-    EXPECT_EQ(launched.b.box[0], 128U);
-    EXPECT_EQ(launched.b.box[1], 128U);
+    EXPECT_TRUE(launched.b->swizzled);
+    EXPECT_EQ(launched.b->sizes[0], 200U);
+    EXPECT_EQ(launched.b->sizes[1], 1008U);
+    EXPECT_EQ(launched.b->strides[0], 208U);
+    EXPECT_EQ(launched.b->box[0], 128U);
+    EXPECT_EQ(launched.b->box[1], 128U);
     EXPECT_EQ(launched.a.sizes[0], 1008U);
 }
 
@@ -61,15 +61,14 @@ TEST(Maps, OfGroupsOfKAreWrittenByTheKernel) {
     g.a.scale_columns = 11;
     g.b.scale_columns = 10;
     const Launch launched = lowered(g, tile, 132);
-    ASSERT_TRUE(launched.maps_groups);
     EXPECT_FALSE(launched.a_last.has_value());
-    for (const hopper::TensorMapDescription& map : {launched.a, launched.b}) {  // no map has a pitch of 1001
+    for (const hopper::TensorMapDescription& map : {launched.a, *launched.b}) {  // no map has a pitch of 1001
         EXPECT_EQ(map.strides[0] % 16, 0U);
         EXPECT_EQ(map.box[1], 128U);
     }
     EXPECT_EQ(launched.a.sizes[1], 300U);
     EXPECT_EQ(launched.arguments.sizes.kind, hopper::SizeKind::counts);
-    const hopper::GroupValues values = hopper::GroupValues::unpacked(launched.arguments.a_last);
+    const hopper::GroupValues& values = launched.arguments.groups_of_k;
     EXPECT_EQ(values.a.values, g.a.values);
     EXPECT_EQ(values.b.values, g.b.values);
     EXPECT_EQ(values.columns, 10) << "the fewer of both sides";
@@ -81,11 +80,11 @@ TEST(Maps, COfF32IsLoadedInTheBoxesThatDIsStoredIn) {
     Geometry g = block_scaled(300, 200, 1000);
     g.b.recipe.granularity = Granularity::block_1x128;
     g.output = Format::f32;
-    EXPECT_FALSE(lowered(g, tile, 132).a_scales_last.has_value()) << "no C";
+    EXPECT_FALSE(lowered(g, tile, 132).c.has_value());
     g.c = {.given = true, .data = address(0x60000), .row_stride = 240, .column_stride = 1};
     const Launch launched = lowered(g, tile, 132);
-    ASSERT_TRUE(launched.a_scales_last.has_value());
-    const hopper::TensorMapDescription& map = *launched.a_scales_last;
+    ASSERT_TRUE(launched.c.has_value());
+    const hopper::TensorMapDescription& map = *launched.c;
     EXPECT_EQ(map.base, g.c.data);
     EXPECT_EQ(map.strides[0], 960U);
     EXPECT_TRUE(map.swizzled);
@@ -102,11 +101,11 @@ TEST(Maps, EachBlockOfAClusterFetchesItsShare) {
     const Launch launched = lowered(g, tile, 132);
     EXPECT_EQ(launched.cluster, 2);
     EXPECT_EQ(launched.a.box[1], 256U);
-    EXPECT_EQ(launched.b.box[1], 64U);
+    EXPECT_EQ(launched.b->box[1], 64U);
     g.alpha = 2;
     const Launch uncommon = lowered(g, tile, 132);
     EXPECT_EQ(uncommon.cluster, 1) << "pairs ship for common calls alone";
-    EXPECT_EQ(uncommon.b.box[1], 128U);
+    EXPECT_EQ(uncommon.b->box[1], 128U);
 }
 
 TEST(Maps, TheLastTileOfRowsLoadsThoseThatExist) {
@@ -118,7 +117,7 @@ TEST(Maps, TheLastTileOfRowsLoadsThoseThatExist) {
         ASSERT_TRUE(launched.a_scales_last.has_value()) << m;
         EXPECT_EQ(launched.a_scales_last->box[1], rows);
         EXPECT_EQ(launched.a.box[1], 128U) << m;
-        EXPECT_EQ(launched.b.box[1], 128U) << m;
+        EXPECT_EQ(launched.b->box[1], 128U) << m;
     }
     EXPECT_FALSE(lowered(block_scaled(128, 512, 512), block_scaled_tile(), 132).a_last.has_value());
     EXPECT_FALSE(lowered(block_scaled(512, 512, 512), block_scaled_tile(), 132).a_scales_last.has_value());
@@ -150,7 +149,7 @@ TEST(Maps, ABatchIsTheLastDimension) {
     const Launch launched = lowered(g, block_scaled_tile(), 132);
     EXPECT_EQ(launched.a.sizes[2], 3U);
     EXPECT_EQ(launched.a.strides[1], 64U * 256);
-    EXPECT_EQ(launched.b.strides[1], 70U * 256);
+    EXPECT_EQ(launched.b->strides[1], 70U * 256);
 }
 
 TEST(Maps, StridesOfOneIndexAreMadeLegal) {
@@ -169,7 +168,7 @@ TEST(Maps, WithoutKTheMapsDescribeOtherMemory) {
     g.d.data = address(0x5000A);
     const Launch launched = lowered(g, block_scaled_tile(), 132);
     EXPECT_EQ(launched.a.base, address(0x50000));
-    EXPECT_EQ(launched.b.base, address(0x50000));
+    EXPECT_EQ(launched.b->base, address(0x50000));
     EXPECT_EQ(launched.a.sizes[0], 1U);
     EXPECT_EQ(launched.a.strides[0] % 16, 0U);
     EXPECT_FALSE(launched.d.has_value());

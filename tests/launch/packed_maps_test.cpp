@@ -40,13 +40,13 @@ TEST(PackedMaps, TokensOfBf16AreBoxesOf64) {
     EXPECT_EQ(launched.a.box[1], 32U);
     ASSERT_TRUE(launched.a_last.has_value());
     EXPECT_EQ(launched.a_last->box[1], 8U);
-    EXPECT_TRUE(launched.has_packed_weights);
+    EXPECT_FALSE(launched.b.has_value());
+    EXPECT_EQ(launched.arguments.packed.first, g.b.packed.tiles);
     EXPECT_EQ(launched.arguments.scales_b.data, g.b.packed.rows);
     EXPECT_EQ(launched.arguments.scales_b.row_stride, 2);
 }
 
-/// Codes are bytes of a tensor in boxes of 64 x the tile's columns of D; what follows them takes the place of B's
-/// scales.
+/// Codes are bytes of a tensor in boxes of 64 x the tile's columns of D. Packed tiles have what follows them.
 TEST(PackedMaps, RawCodesAreBoxesOfBytes) {
     Geometry g = block_scaled(40, 200, 992);
     g.b = {.recipe = {Format::e2m1, Granularity::block_1x32},
@@ -62,17 +62,17 @@ TEST(PackedMaps, RawCodesAreBoxesOfBytes) {
     tile.wide_rows = true;
     tile.b.form = hopper::Form::rows_and_tiles;
     const Launch launched = lowered(g, tile, 132);
-    EXPECT_FALSE(launched.has_packed_weights);
+    ASSERT_TRUE(launched.b.has_value());
     EXPECT_FALSE(launched.b_scales.has_value());
-    EXPECT_EQ(launched.b.base, address(0x10000));
-    EXPECT_EQ(launched.b.element_bytes, 1);
-    EXPECT_EQ(launched.b.sizes[0], 496U);
-    EXPECT_EQ(launched.b.sizes[1], 200U);
-    EXPECT_EQ(launched.b.strides[0], 512U);
-    EXPECT_EQ(launched.b.box[0], 64U);
-    EXPECT_EQ(launched.b.box[1], 256U);
-    EXPECT_TRUE(launched.b.swizzled);
-    const hopper::PackedTiles tiles = hopper::PackedTiles::from_map(launched.arguments.b_scales);
+    EXPECT_EQ(launched.b->base, address(0x10000));
+    EXPECT_EQ(launched.b->element_bytes, 1);
+    EXPECT_EQ(launched.b->sizes[0], 496U);
+    EXPECT_EQ(launched.b->sizes[1], 200U);
+    EXPECT_EQ(launched.b->strides[0], 512U);
+    EXPECT_EQ(launched.b->box[0], 64U);
+    EXPECT_EQ(launched.b->box[1], 256U);
+    EXPECT_TRUE(launched.b->swizzled);
+    const hopper::PackedTiles& tiles = launched.arguments.packed;
     EXPECT_EQ(tiles.first, address(0x30000));
     EXPECT_EQ(tiles.row_tiles, 4);
     g.b.packed.raw = false;

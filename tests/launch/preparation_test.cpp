@@ -76,7 +76,7 @@ TEST(PreparedLaunches, TheProductReadsTheCopy) {
     const Launch launch = test::lowered(product, tile, 132);
     EXPECT_EQ(launch.a.base, address(0x80000));
     EXPECT_EQ(launch.a.strides[0], 1008U);
-    EXPECT_EQ(launch.b.base, g.b.values);
+    EXPECT_EQ(launch.b->base, g.b.values);
 }
 
 /// Layout nn, eight groups.
@@ -118,7 +118,7 @@ TEST(PreparedLaunches, GroupsOfKOneAfterAnotherAreNotSoOnceCopied) {
     const Geometry product = after_workspace(g, workspace_plan(g), address(0x80000));
     EXPECT_EQ(product.b.values, address(0x80000 + 256 * 512));
     const hopper::Kernel tile = planner::chosen_tile(p, gpu_call(g), h200());
-    const auto values = hopper::GroupValues::unpacked(test::lowered(product, tile, 132).arguments.a_last);
+    const hopper::GroupValues values = test::lowered(product, tile, 132).arguments.groups_of_k;
     EXPECT_FALSE(values.any_flat());
     EXPECT_EQ(values.a.stride, 512);
     EXPECT_EQ(static_cast<const void*>(values.a.values), address(0x80000));

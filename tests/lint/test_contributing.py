@@ -37,7 +37,7 @@ def test_named_functions_are_where_the_page_says(page):
 
 
 def test_functions_are_found():
-    assert ("promote_row", "src/hopper/multiply/promoted.h") in named_functions(ROOT / "docs/contributing/architecture.md")
+    assert ("promote_row", "src/hopper/multiply/scales_promote.h") in named_functions(ROOT / "docs/contributing/architecture.md")
     assert defines("src/plan/pack.cpp", "pack") and not defines("src/plan/pack.cpp", "pack_of_wolves")
     assert not defines("src/cuda/runtime.cpp", "lower"), "it is called there, and defined elsewhere"
 

@@ -46,7 +46,7 @@ MAY_INCLUDE_IN_HOPPER = {
     "prepare": ["description", "ptx", "quantize", "pack/packed_order.h"],
     "pack": ["description", "ptx", "quantize"],
     "moe": ["description", "ptx", "quantize"],
-    "gemm.h": ["description", "kernel"],
+    "gemm.h": ["description", "ptx", "arguments.h", "block", "schedule", "load", "store", "kernel"],
 }
 
 GENERATED = re.compile(r"generated")

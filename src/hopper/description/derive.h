@@ -34,7 +34,7 @@ constexpr ValueFormat multiplied_as(const Side& side, StepKind step) {
 /// read from chunks.
 constexpr int scales_of_row(const Design& d, const Side& side, ScaleUse use, bool of_a) {
     if (use != ScaleUse::chains) return 0;
-    if (d.order.chain == step_k) return d.stage_k / step_k;
+    if (d.order.chain == step_k) return d.steps_per_stage();
     return side.scale_rows == 1 || of_a ? 1 : 0;
 }
 
@@ -74,23 +74,22 @@ constexpr OperandTile operand_of(const Design& d, const Side& side, ScaleUse use
 ///
 /// Their scales are copied k-block by k-block to the places that the kernel of M-major scales uses, so that the
 /// mainloops do not change. (Large tiles lose 3 to 20 % by such copies.)
-constexpr bool loads_by_four(const Design& d) {
-    return d.scale_order == ScaleOrder::along_k && !d.swap_ab && d.cluster.use != ClusterUse::split_k &&
-           d.shape.warpgroups > 1 && !d.is_k_grouped();
+constexpr int k_blocks_per_scale_copy_of(const Design& d) {
+    const bool by_four = d.scale_order == ScaleOrder::along_k && !d.swap_ab && d.k_slices == 1 &&
+                         d.shape.warpgroups > 1 && !d.is_k_grouped();
+    return by_four ? 4 : 1;
 }
 
 /// Kernels for K-major scales and for D of f32 copy what TMA cannot load (load/scales_copy.h): f32 in any strides,
 /// which takes no registers. Kernels for bf16 of swap-AB and split-K tiles also serve one-byte scales, and so have
 /// ordinary loads. 128x128 scales of A need these too, because nothing else repeats them per row.
 constexpr ScaleRoute scale_route_of(const Design& d) {
-    if (!d.has_row_scales()) return ScaleRoute::none;
+    if (!d.has_row_scales()) return {};
     const bool spreads = d.a.scale_rows > 1 && d.order.a == ScaleUse::chains && d.order.chain != step_k;
-    if (d.order.chain == step_k || spreads) return ScaleRoute::loads;
-    if (loads_by_four(d)) return ScaleRoute::four_or_copies;
-    if (d.scale_order == ScaleOrder::along_k) return ScaleRoute::copies;
-    if (d.output == Output::f32_by_tma) return ScaleRoute::tma_or_copies;
-    const bool loads = d.output == Output::any || d.swap_ab || d.cluster.use == ClusterUse::split_k;
-    return loads ? ScaleRoute::tma_or_loads : ScaleRoute::tma;
+    if (d.order.chain == step_k || spreads) return {.loads = true};
+    if (d.scale_order == ScaleOrder::along_k) return {.tma = d.k_blocks_per_scale_copy == 4, .copies = true};
+    if (d.output == Output::f32_by_tma) return {.tma = true, .copies = true};
+    return {.tma = true, .loads = d.output == Output::any || d.swap_ab || d.cluster.use == ClusterUse::split_k};
 }
 
 constexpr void derive_operands(Design& d) {
@@ -108,8 +107,8 @@ constexpr void derive_operands(Design& d) {
         (d.a.is_nvfp4() && scales_sums(d.order.b, Folded::b)) || (d.b.is_nvfp4() && scales_sums(d.order.a, Folded::a));
     d.scales_alpha = (d.a.is_nvfp4() || d.b.is_nvfp4()) && !d.ends_with_tensor_scale;
     d.has_epilogue_scales = d.order.has(ScaleUse::end) || d.order.folded != Folded::none || d.ends_with_tensor_scale;
+    d.k_blocks_per_scale_copy = k_blocks_per_scale_copy_of(d);
     d.scale_route = scale_route_of(d);
-    d.k_blocks_per_scale_copy = loads_by_four(d) ? 4 : 1;
 }
 
 // ---- 6, because shared memory limits the blocks of an SM, and these limit registers. The output
@@ -275,38 +274,26 @@ constexpr int spare_registers(const Design& d) {
     return d.output != Output::any && large ? 8 : -8;
 }
 
-/// Whether the fragments of the next 64 rows are made in other registers while these rows are multiplied
-/// (multiply/fill_next.h).
-constexpr bool fills_next(const Design& d) {
-    const bool fills = d.feed == FeedKind::decoded || d.feed == FeedKind::windowed || d.feed == FeedKind::transposed;
-    if (!fills || d.order.chain == step_k || d.order.chain == 0 || d.k_blocks_per_scale_copy == 4) return false;
-    const int needed = d.accumulator_registers + registers_per_partial(d, d.wgmma_n) + feed_registers(d);
-    return d.partials_in_flight == 1 && needed <= d.mma_register_budget + spare_registers(d);
-}
-/// The same for warpgroups with wide rows. They also hold the exponents of windows, and the column scales if these are
-/// epilogue scales for other rows.
-constexpr bool fills_next_window_of(const Design& d) {
-    if (d.feed != FeedKind::windowed || d.order.chain == step_k) return false;
-    constexpr int exponents = 8;
-    const int needed = d.accumulator_registers + d.wgmma_n / 2 + d.wgmma_n / 4 + 2 * feed_registers(d) + exponents;
-    return needed <= d.mma_register_budget;
-}
-
-/// Three kinds of tiles do not take k-blocks in fours without an exit (multiply/promoted.h). With K-major scales the
-/// compiler would read the scales of all four k-blocks ahead, for which there are not enough registers. Without scales
-/// it moves partial sums. With swap-AB a k-block's 128x128 scale is needed until its promotion, but the loop reads the
-/// next scale earlier.
-constexpr bool multiplies_in_fours(const Design& d) {
-    return d.subtiles == 1 && d.partials_in_flight == 1 && d.order.has(ScaleUse::chains) &&
-           d.k_blocks_per_scale_copy == 1 && !d.swap_ab;
-}
-
+/// Two rules need a reason:
+///
+/// - The fragments of the next 64 rows are made in other registers while these rows are multiplied if there are
+///   registers for both (multiply/fill_next.h).
+/// - Three kinds of tiles do not take k-blocks in fours without an exit (multiply/mainloop.h). With K-major scales the
+///   compiler would read the scales of all four k-blocks ahead, for which there are not enough registers. Without
+///   scales it moves partial sums. With swap-AB a k-block's 128x128 scale is needed until its promotion, but the loop
+///   reads the next scale earlier.
 constexpr Loop loop_of(const Design& d) {
     if (d.order.chain == step_k) return Loop::steps;
     if (d.order.chain == 0) return Loop::unpromoted;
     if (d.partials_in_flight == 2) return Loop::two_partials;
-    if (fills_next(d)) return Loop::filling_next;
-    return multiplies_in_fours(d) ? Loop::in_fours : Loop::k_blocks;
+    const bool makes_fragments =
+        d.feed == FeedKind::decoded || d.feed == FeedKind::windowed || d.feed == FeedKind::transposed;
+    const int of_both = d.accumulator_registers + registers_per_partial(d, d.wgmma_n) + feed_registers(d);
+    if (makes_fragments && d.k_blocks_per_scale_copy != 4 && of_both <= d.mma_register_budget + spare_registers(d))
+        return Loop::filling_next;
+    const bool in_fours =
+        d.subtiles == 1 && d.order.has(ScaleUse::chains) && d.k_blocks_per_scale_copy == 1 && !d.swap_ab;
+    return in_fours ? Loop::in_fours : Loop::k_blocks;
 }
 
 constexpr int partial_registers_of(const Design& d) {
@@ -318,14 +305,6 @@ constexpr int partial_registers_of(const Design& d) {
     return d.partials_in_flight * registers_per_partial(d, d.wgmma_n);
 }
 
-/// Loops in fours, with two partial accumulators or with the next fragments exclude the overlap and gain more. Grouped
-/// tiles gained nothing from it.
-constexpr bool overlaps_epilogue_of(const Design& d) {
-    const bool overlaps = d.loop == Loop::k_blocks || (d.loop == Loop::two_partials && d.swap_ab);
-    return overlaps && d.output == Output::bf16_by_tma && d.groups == Groups::none &&
-           d.cluster.use != ClusterUse::split_k && !d.has_windows() && d.wgmma_n % 16 == 0;
-}
-
 constexpr void derive_mainloop(Design& d) {
     d.feed = feed_of(d);
     // Without promotion, all subtiles of a k-block are issued together.
@@ -333,15 +312,27 @@ constexpr void derive_mainloop(Design& d) {
     d.accumulator_registers = d.rows_per_warpgroup * d.shape.n / warpgroup_threads;
     derive_subtiles(d);
     d.partials_in_flight = partials_in_flight_of(d);
-    d.fills_next_window = fills_next_window_of(d);
     d.loop = loop_of(d);
     d.partial_registers = partial_registers_of(d);
+    // Warpgroups with wide rows also hold the exponents of windows, and the column scales if these are epilogue scales
+    // for other rows.
+    constexpr int exponents = 8;
+    const int with_window = d.accumulator_registers + d.wgmma_n / 2 + d.wgmma_n / 4 + 2 * feed_registers(d) + exponents;
+    d.fills_next_window = d.feed == FeedKind::windowed && d.loop != Loop::steps && with_window <= d.mma_register_budget;
     // The scales of a subtile's columns are read while the previous subtile is promoted (multiply/stepwise.h), if there
     // are registers for the scales of both subtiles. Windows leave none.
     const int others = d.scales_mma_columns ? d.wgmma_n / 4 : 0;
     d.reads_scales_ahead =
         d.loop == Loop::steps && !d.has_windows() && d.mma_registers() + others <= d.mma_register_budget;
-    d.overlaps_epilogue = overlaps_epilogue_of(d);
+    // Loops in fours, with two partial accumulators or with the next fragments exclude the overlap and gain more.
+    // Grouped tiles gained nothing from it.
+    const bool can_overlap = d.loop == Loop::k_blocks || (d.loop == Loop::two_partials && d.swap_ab);
+    d.overlaps_epilogue = can_overlap && d.output == Output::bf16_by_tma && d.groups == Groups::none &&
+                          d.cluster.use != ClusterUse::split_k && !d.has_windows() && d.wgmma_n % 16 == 0;
+    // In its own order, ptxas moves ldmatrix and permutes between two wgmmas, and multiplications of scales after the
+    // wait for the last wgmma. Kernels are up to 14 % faster so (docs/experiments/024-mn-major-weights.md). Only for
+    // MN-major with 128 rows per warpgroup and scales in the loop it needs too many registers.
+    d.keeps_order = d.feed == FeedKind::transposed && d.order.has(ScaleUse::chains) && d.rows_per_warpgroup > wgmma_m;
 }
 
 constexpr Design design_of(const Kernel& kernel) {

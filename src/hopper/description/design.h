@@ -27,7 +27,6 @@ inline constexpr int raw_alignment = 512;   // The same for values read in place
 inline constexpr int box_rows_limit = 256;  // Rows of one TMA box.
 inline constexpr int mn_major_box = 128;    // Rows of an MN-major operand in one TMA box: the width of the swizzle.
 inline constexpr int token_box_rows = 32;   // Rows of a TMA box of tokens, if groups end anywhere.
-inline constexpr int step_k = 32;           // k-elements per scale of 1x32: a step
 
 inline constexpr int packed_tile_rows = 64;  // rows of B per packed tile
 inline constexpr int packed_tile_k = 128;    // k-elements per packed tile
@@ -74,24 +73,12 @@ enum class Loop : unsigned char {
     two_partials,  // The tensor core works on two partial accumulators.
 };
 
-/// The way of 1x128 scales, and of 1x32 scales, to shared memory. Where two are named, the call decides.
-enum class ScaleRoute : unsigned char {
-    none,  // There are no such scales.
-    tma,
-    tma_or_loads,
-    loads,
-    tma_or_copies,
-    four_or_copies,  // By TMA for four k-blocks at once.
-    copies,
+/// The ways of 1x128 scales, and of 1x32 scales, to shared memory. If there are two, the call decides.
+struct ScaleRoute {
+    bool tma = false;
+    bool loads = false;
+    bool copies = false;  // load/scales_copy.h
 };
-constexpr bool may_use_tma(ScaleRoute route) {
-    return route == ScaleRoute::tma || route == ScaleRoute::tma_or_loads || route == ScaleRoute::tma_or_copies ||
-           route == ScaleRoute::four_or_copies;
-}
-constexpr bool may_load(ScaleRoute route) { return route == ScaleRoute::tma_or_loads || route == ScaleRoute::loads; }
-constexpr bool may_copy(ScaleRoute route) {
-    return route == ScaleRoute::tma_or_copies || route == ScaleRoute::four_or_copies || route == ScaleRoute::copies;
-}
 
 /// An operand as the loads see it.
 struct OperandTile {
@@ -157,7 +144,7 @@ struct Design : Kernel {
     /// a part of alpha.
     bool ends_with_tensor_scale = false;
     bool scales_alpha = false;
-    ScaleRoute scale_route = ScaleRoute::none;
+    ScaleRoute scale_route{};
     int k_blocks_per_scale_copy = 1;  // 4, or 1
 
     // -- 4. Threads and registers.
@@ -183,6 +170,8 @@ struct Design : Kernel {
     bool reads_scales_ahead = false;
     /// D leaves the registers subtile by subtile, each while the next tile's wgmma that replaces it runs.
     bool overlaps_epilogue = false;
+    /// Whether work that a warp does during its products is kept there (multiply/fill_next.h).
+    bool keeps_order = false;
 
     // -- 6. The output.
     int fragments_per_warpgroup = 0;  // split-K: 64 rows and 8 columns each, four elements per thread
@@ -209,6 +198,7 @@ struct Design : Kernel {
     constexpr bool has_windows() const { return wide_rows && order.step == StepKind::fp8; }
     /// Rows may be wide, and are then promoted after each 32 k-elements (bf16; multiply/wide_rows.h).
     constexpr bool has_wide_steps() const { return wide_rows && order.step == StepKind::bf16; }
+    constexpr int steps_per_stage() const { return stage_k / step_k; }
     constexpr int mma_registers() const { return accumulator_registers + partial_registers; }
     constexpr int value_bytes_per_stage() const { return mma_a.loaded_bytes + mma_b.loaded_bytes; }
     constexpr int scale_bytes_per_stage() const { return mma_a.scale_bytes() + mma_b.scale_bytes(); }

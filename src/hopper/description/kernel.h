@@ -11,6 +11,7 @@ namespace tilewright::hopper {
 inline constexpr int warp_threads = 32;
 inline constexpr int warpgroup_threads = 128;
 inline constexpr int warpgroup_warps = 4;
+inline constexpr int step_k = 32;  // k-elements per scale of 1x32: a step
 
 /// The format of an operand's values. The tensor core multiplies e2m1 as e4m3 or as bf16.
 enum class ValueFormat : unsigned char { e4m3, e5m2, bf16, e2m1 };

@@ -10,10 +10,6 @@ namespace tilewright::hopper {
 constexpr bool has_1x128_scales(const Side& side, ScaleUse use) {
     return use == ScaleUse::chains && side.scale_rows == 1 && side.scale_k == 128;
 }
-/// The same with one scale per 128 rows.
-constexpr bool has_128x128_scales(const Side& side, ScaleUse use) {
-    return use == ScaleUse::chains && side.scale_rows == 128;
-}
 
 /// Whether the pair of scales has kernels for all outputs and orders of scales. Other pairs have kernels for any output
 /// and for D of f32. Scales of packed weights are decoded with them. A folded gradient of weights has 1x128 scales with
@@ -63,8 +59,9 @@ constexpr const char* contradiction(const Kernel& kernel) {
     }
     if (bf16 && use_a != ScaleUse::none && !b.is_nvfp4()) return "tokens in bf16 have scales only with NVFP4 weights";
 
-    const bool squares_of_a = !steps && has_128x128_scales(a, use_a);
-    if (squares_of_a && b.scale_rows != 0 && !has_128x128_scales(b, use_b))
+    const bool squares_of_a = use_a == ScaleUse::chains && a.scale_rows == 128;
+    const bool squares_of_b = use_b == ScaleUse::chains && b.scale_rows == 128;
+    if (!steps && squares_of_a && b.scale_rows != 0 && !squares_of_b)
         return "128x128 scales of a go with the same of b";
     if (steps && (use_a == ScaleUse::end || use_b == ScaleUse::end))
         return "with 1x32 scales the others multiply each step too";

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "hopper/arguments.h"
-#include "hopper/block/shared_memory.h"
+#include "hopper/block/ring.h"
 #include "hopper/description/roles.h"
 
 namespace tilewright::hopper {

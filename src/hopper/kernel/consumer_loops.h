@@ -1,7 +1,7 @@
 // The consumer warps: each tile's mainloop and then its epilogue, or the epilogue during the next tile's mainloop.
 #pragma once
 
-#include "hopper/block/k_slice.h"
+#include "hopper/block/ring.h"
 #include "hopper/multiply/mainloop.h"
 #include "hopper/schedule/scheduler.h"
 #include "hopper/store/cluster_reduce.h"
@@ -103,7 +103,8 @@ TILEWRIGHT_DEVICE void consume_overlapped(Consumer<design>& consumer, WorkTiles<
 
 /// Returns the rest of the wait budget.
 template <Design design>
-TILEWRIGHT_DEVICE int consume(Shared<design>& shared, const Arguments& arguments, WorkTiles<design> tiles, int warp) {
+TILEWRIGHT_DEVICE int consume(Shared<design>& shared, const ArgumentsOf<design>& arguments, WorkTiles<design> tiles,
+                              int warp) {
     const int warpgroup = warp / 4;
     const int lane = lane_index();
     Consumer<design> consumer{

@@ -4,7 +4,7 @@
 // data.
 #pragma once
 
-#include "hopper/block/shared_memory.h"
+#include "hopper/block/ring.h"
 #include "hopper/ptx/ptx.h"
 
 namespace tilewright::hopper {

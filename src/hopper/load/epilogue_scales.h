@@ -2,9 +2,8 @@
 // accumulators.
 #pragma once
 
-#include "hopper/block/pipeline.h"
+#include "hopper/block/ring.h"
 #include "hopper/block/scale_view.h"
-#include "hopper/block/shared_memory.h"
 #include "hopper/schedule/work_tile.h"
 
 namespace tilewright::hopper {

@@ -3,7 +3,7 @@
 // end. The load warp writes a group's maps ahead of the group's first tile; a map in use is never overwritten.
 #pragma once
 
-#include "hopper/block/shared_memory.h"
+#include "hopper/block/ring.h"
 #include "hopper/schedule/scheduler.h"
 
 namespace tilewright::hopper {
@@ -57,8 +57,9 @@ public:
     }
 
     /// Called ahead of the loads of a tile.
-    TILEWRIGHT_DEVICE void take(const Arguments& arguments, const WorkTileOf<design>& work, const GroupOrigin& origin) {
-        const GroupValues values = GroupValues::unpacked(arguments.a_last);
+    TILEWRIGHT_DEVICE void take(const ArgumentsOf<design>& arguments, const WorkTileOf<design>& work,
+                                const GroupOrigin& origin) {
+        const GroupValues values = arguments.groups_of_k;
         loads_ = is_tma_aligned(origin, values.any_flat());
         if (work.batch == group_ || !loads_ || work.k == 0) return;
         group_ = work.batch;
@@ -73,7 +74,7 @@ public:
         sync_warp();
     }
 
-    /// Whether TMA loads the tile's values; if not, another warp does (unaligned_groups.h).
+    /// Whether TMA loads the tile's values; if not, another warp does (finish_k_blocks.h).
     TILEWRIGHT_DEVICE bool loads() const { return loads_; }
     TILEWRIGHT_DEVICE TensorMap& map_of_a() const { return maps_of_blocks<design>.maps[entry_].a[slot_].map; }
     TILEWRIGHT_DEVICE TensorMap& map_of_b() const { return maps_of_blocks<design>.maps[entry_].b[slot_].map; }

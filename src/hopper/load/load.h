@@ -1,10 +1,9 @@
 // The load warp: it loads operands, and 1x128 scales that TMA can load, from global memory into the ring.
 #pragma once
 
-#include "hopper/block/k_slice.h"
 #include "hopper/block/packed_view.h"
-#include "hopper/block/pipeline.h"
-#include "hopper/block/shared_memory.h"
+#include "hopper/block/ring.h"
+#include "hopper/block/scale_view.h"
 #include "hopper/block/stamps.h"
 #include "hopper/load/group_maps.h"
 #include "hopper/schedule/f32_parts.h"
@@ -51,7 +50,7 @@ TILEWRIGHT_DEVICE void load_rows(u8* to, const TensorMap& map, Barrier& full, in
 /// The rows of A that a tile loads. Grouped: whole boxes. If blocks share B, a block without rows of A still loads its
 /// part of B.
 template <Design design>
-TILEWRIGHT_DEVICE int rows_of_a(const Arguments& arguments, const WorkTileOf<design>& work) {
+TILEWRIGHT_DEVICE int rows_of_a(const ArgumentsOf<design>& arguments, const WorkTileOf<design>& work) {
     if constexpr (design.groups == Groups::k_anywhere) {
         return design.d_rows;
     } else if constexpr (design.groups != Groups::rows) {
@@ -70,16 +69,13 @@ TILEWRIGHT_DEVICE int scale_coordinate(const ScaleView& scales, int row, int k_b
     return k_block * int(scales.k_stride) + row;
 }
 
-/// Whether the first k-block can be loaded ahead of the block's synchronisation: it needs no barrier of a peer and no
-/// work tile.
-constexpr bool loads_early(const Design& design) { return !design.has_scheduler() && !design.cluster.shares_operand(); }
-
 /// One thread issues. The whole warp runs the loop, so that its state stays in uniform registers, from which TMA takes
 /// coordinates.
 template <Design design>
 class Loader : GroupMaps<design> {
 public:
-    TILEWRIGHT_DEVICE Loader(Shared<design>& shared, const Arguments& arguments, const WorkTiles<design>& tiles)
+    TILEWRIGHT_DEVICE Loader(Shared<design>& shared, const ArgumentsOf<design>& arguments,
+                             const WorkTiles<design>& tiles)
         : shared_(known_address(shared)), arguments_(arguments), tiles_(tiles), slice_(k_slice_of<design>(arguments)) {}
 
     /// Loads the first k-block as soon as its barrier is initialised, because a cold start takes as long as some
@@ -131,7 +127,7 @@ private:
 
     /// The number of a D tile's packed tiles that are ahead of the end of B.
     TILEWRIGHT_DEVICE int packed_tiles(const WorkTileOf<design>& work) {
-        const int left = packed_tiles_of<design>(arguments_).row_tiles - work.column / packed_tile_rows;
+        const int left = arguments_.packed.row_tiles - work.column / packed_tile_rows;
         return min(left, design.d_columns / packed_tile_rows);
     }
 
@@ -147,7 +143,7 @@ private:
     /// The two tiles of 128 rows are adjacent in memory too. Tiles with windows have more bytes. For unpacked weights
     /// read in place, the values are a box of rows, with zeros after the last row.
     TILEWRIGHT_DEVICE void load_packed(Barrier& full, const WorkTileOf<design>& work, int k_block) {
-        const PackedTiles packed = packed_tiles_of<design>(arguments_);
+        const PackedTiles packed = arguments_.packed;
         const int bytes = loaded_tile_bytes<design>(arguments_);
         const int first = work.column / packed_tile_rows, count = packed_tiles(work);
         u8* to = shared_.values_of_b(ring_.stage);
@@ -197,7 +193,7 @@ private:
 
     /// The barrier at which a k-block's bytes arrive: usually `full`. It is `landed` if a group ends within the k-block
     /// or TMA cannot load the group. Then another warp waits at `landed`, clears the bytes after the end
-    /// (zero_k_tail.h) or loads all values (unaligned_groups.h), and makes this thread's arrival at `full`.
+    /// or loads all values (finish_k_blocks.h), and makes this thread's arrival at `full`.
     TILEWRIGHT_DEVICE Barrier& arrival_of(int stage, const WorkTileOf<design>& work, int k_block) {
         if constexpr (design.groups == Groups::k_anywhere) {
             if (!this->loads()) return shared_.landed.barriers[stage];
@@ -220,8 +216,8 @@ private:
         constexpr bool has_a_scales = design.operand_a().scales_of_row > 0,
                        has_b_scales = design.operand_b().scales_of_row > 0;
         const bool has_rows = design.cluster.use != ClusterUse::share_b || rows > 0;
-        const bool scales =
-            may_use_tma(design.scale_route) && (design.scale_route == ScaleRoute::tma || arguments_.scales_by_tma);
+        constexpr bool is_only_way = !design.scale_route.loads && !design.scale_route.copies;
+        const bool scales = design.scale_route.tma && (is_only_way || arguments_.scales_by_tma);
         const bool a_scales = has_a_scales && scales && has_rows && k_block % design.k_blocks_per_scale_copy == 0;
         const int stage = ring_.stage;
         stamp_(Event::loads);
@@ -269,7 +265,7 @@ private:
             for_each_f32_part<design>(shared_, work, arguments_.m, stage, index, [&](u8*, int, int) { ++parts; });
             barrier_arrive_expect(full, adds ? parts * f32_part_bytes : 0);
             for_each_f32_part<design>(shared_, work, arguments_.m, stage, index, [&](u8* part, int column, int row) {
-                if (adds) tma_load_once(part, arguments_.a_scales_last, full, column, row, work.batch);
+                if (adds) tma_load_once(part, arguments_.c, full, column, row, work.batch);
             });
         }
         sync_warp();
@@ -277,13 +273,63 @@ private:
     }
 
     Shared<design>& shared_;
-    const Arguments& arguments_;
+    const ArgumentsOf<design>& arguments_;
     [[no_unique_address]] Stamps<design> stamp_{arguments_};
     WorkTiles<design> tiles_;
     KSlice slice_;
     PipelineState<design.stages> ring_{.phase = 1};
     int done_ = 0;  // k-blocks of the first tile that `begin` loaded
     int budget_ = wait_budget;
+};
+
+// ---- 128x128 scales of B, by another warp
+
+/// The 128x128 scales of B of one tile, chunk by chunk. A chunk is read ahead of the wait for its slot. The first chunk
+/// can be read ahead of the initialisation of the block's barriers, so that it arrives with the first k-block's values.
+template <Design design>
+class BlockScales {
+public:
+    TILEWRIGHT_DEVICE BlockScales(Shared<design>& shared, const ArgumentsOf<design>& arguments)
+        : shared_(shared), arguments_(arguments), slice_(k_slice_of<design>(arguments)) {}
+
+    /// Reads the chunk of the k-blocks from `begin` on.
+    TILEWRIGHT_DEVICE void read(const WorkTileOf<design>& work, int begin) {
+        const ScaleView& view = arguments_.scales_b;
+        const int k_block = begin + lane_index();
+#pragma unroll
+        for (int i = 0; i < design.block_scales_per_k_block; ++i) {
+            const int row = (work.column + i * design.columns_per_block_scale) / 128;
+            const i64 index = work.matrix_of_b() * view.batch_stride + row * view.row_stride + k_block * view.k_stride;
+            values_[i] = row < view.rows && k_block < view.k_blocks ? load_scale(view, index) : 0;
+        }
+    }
+    TILEWRIGHT_DEVICE void read_first(const WorkTileOf<design>& work) {
+        if (work.exists != 0 && slice_.count > 0) read(work, slice_.begin);
+    }
+
+    /// Loads the scales of a tile. `has_first`: the first chunk has already been read.
+    TILEWRIGHT_DEVICE void load(const WorkTileOf<design>& work, bool has_first, int& budget) {
+        if constexpr (design.is_k_grouped()) slice_ = k_slice_of<design>(work);
+        for (int begin = slice_.begin; begin < slice_.begin + slice_.count; begin += scale_chunk_k_blocks) {
+            if (!has_first || begin > slice_.begin) read(work, begin);
+            const int slot = chunks_.stage;
+            barrier_wait(shared_.block_scales_empty[slot], chunks_.phase,
+                         {budget, BarrierName::block_scales_empty, slot});
+#pragma unroll
+            for (int i = 0; i < design.block_scales_per_k_block; ++i)
+                store_shared(shared_.block_scales[slot][i][lane_index()], values_[i]);
+            sync_warp();
+            warp_arrives<design>(shared_.block_scales_full[slot], lane_index());
+            chunks_.advance();
+        }
+    }
+
+private:
+    Shared<design>& shared_;
+    const ArgumentsOf<design>& arguments_;
+    KSlice slice_;
+    PipelineState<scale_chunk_slots> chunks_{.phase = 1};
+    float values_[design.block_scales_per_k_block];
 };
 
 }  // namespace tilewright::hopper

@@ -4,11 +4,8 @@
 // latency is waited for, or few. (A producer has 32 or 40 registers; four k-blocks of 256 rows are 32 scales per lane.)
 #pragma once
 
-#include "hopper/block/k_slice.h"
-#include "hopper/block/pipeline.h"
-#include "hopper/block/shared_memory.h"
-#include "hopper/load/unaligned_groups.h"
-#include "hopper/load/zero_k_tail.h"
+#include "hopper/block/ring.h"
+#include "hopper/load/finish_k_blocks.h"
 #include "hopper/schedule/f32_parts.h"
 #include "hopper/schedule/scheduler.h"
 
@@ -50,11 +47,11 @@ private:
 };
 
 template <Design design>
-class RowScaleCopies : KTail<design>, UnalignedGroups<design> {
+class RowScaleCopies : KBlockFinish<design> {
 public:
-    TILEWRIGHT_DEVICE RowScaleCopies(Shared<design>& shared, const Arguments& arguments, const WorkTiles<design>& tiles)
-        : KTail<design>(shared),
-          UnalignedGroups<design>(shared, arguments),
+    TILEWRIGHT_DEVICE RowScaleCopies(Shared<design>& shared, const ArgumentsOf<design>& arguments,
+                                     const WorkTiles<design>& tiles)
+        : KBlockFinish<design>(shared, arguments),
           shared_(known_address(shared)),
           arguments_(arguments),
           tiles_(tiles),
@@ -94,15 +91,9 @@ public:
                 sync_warp();
                 if (goes_on) warp_arrives<design>(shared_.full[stage], lane);
                 ring.advance();
-                if constexpr (design.groups == Groups::k_anywhere) {
-                    if (!is_tma_aligned(tiles_.origin, GroupValues::unpacked(arguments_.a_last).any_flat()))
-                        UnalignedGroups<design>::load(stage, i, work, tiles_.origin, budget_);
-                }
-                if constexpr (design.groups == Groups::k_aligned) {
-                    const int last_k = last_k_of<design>(work);
-                    if (last_k != 0 && i + 1 == slice_.count) KTail<design>::clear(stage, last_k, budget_);
-                }
+                this->after_k_block(stage, i, work, tiles_, budget_);
             }
+            this->after_tile(ring.previous(), work, budget_);
             pass_output_stages<design>(shared_, ring, budget_);
         }
         return budget_;
@@ -177,7 +168,7 @@ private:
     }
 
     Shared<design>& shared_;
-    const Arguments& arguments_;
+    const ArgumentsOf<design>& arguments_;
     WorkTiles<design> tiles_;
     KSlice slice_;
     ScaleCopies<design.d_rows, max(design.k_blocks_per_scale_copy, at_once)> a_;

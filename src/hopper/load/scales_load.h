@@ -3,13 +3,10 @@
 // of B go to a ring of chunks.
 #pragma once
 
-#include "hopper/block/k_slice.h"
-#include "hopper/block/pipeline.h"
+#include "hopper/block/ring.h"
 #include "hopper/block/scale_view.h"
-#include "hopper/block/shared_memory.h"
+#include "hopper/load/finish_k_blocks.h"
 #include "hopper/load/step_scales.h"
-#include "hopper/load/unaligned_groups.h"
-#include "hopper/load/zero_k_tail.h"
 #include "hopper/schedule/f32_parts.h"
 #include "hopper/schedule/scheduler.h"
 
@@ -35,7 +32,7 @@ constexpr int steps_at_once(const Design& design) {
 /// The warp that loads 1x128 and 1x32 scales. It reads several k-blocks at once, so that the reads of a row share
 /// sectors, while the earlier stages are still multiplied.
 template <Design design>
-class RowScales : KTail<design>, UnalignedGroups<design> {
+class RowScales : KBlockFinish<design> {
 public:
     /// As many as the producer's registers hold.
     static constexpr int k_blocks_at_once() {
@@ -45,8 +42,8 @@ public:
                                                                                     : 2;
     }
 
-    TILEWRIGHT_DEVICE RowScales(Shared<design>& shared, const Arguments& arguments)
-        : KTail<design>(shared), UnalignedGroups<design>(shared, arguments), shared_(shared), arguments_(arguments) {}
+    TILEWRIGHT_DEVICE RowScales(Shared<design>& shared, const ArgumentsOf<design>& arguments)
+        : KBlockFinish<design>(shared, arguments), shared_(shared), arguments_(arguments) {}
 
     /// Returns the rest of the wait budget.
     TILEWRIGHT_DEVICE int run() {
@@ -67,18 +64,10 @@ public:
                 for (int i = 0; i < k_blocks_at_once(); ++i) {
                     if (i >= k_blocks_of_read() || begin + i >= end) break;
                     write(ring, thread, begin + i, values_[i]);
-                    if constexpr (design.groups == Groups::k_anywhere) {
-                        if (!is_tma_aligned(tiles.origin, GroupValues::unpacked(arguments_.a_last).any_flat())) {
-                            UnalignedGroups<design>::load(ring.previous(), begin + i - slice.begin, work, tiles.origin,
-                                                          budget_);
-                        }
-                    }
+                    this->after_k_block(ring.previous(), begin + i - slice.begin, work, tiles, budget_);
                 }
             }
-            if constexpr (design.groups == Groups::k_aligned) {
-                if (last_k_of<design>(work) != 0)
-                    KTail<design>::clear(ring.previous(), last_k_of<design>(work), budget_);
-            }
+            this->after_tile(ring.previous(), work, budget_);
             pass_output_stages<design>(shared_, ring, budget_);
         }
         return budget_;
@@ -92,7 +81,7 @@ private:
     using Scales = typename HeldScales<design.loop == Loop::steps>::Type;
 
     // 1x32 scales, if the operand has them.
-    static constexpr int codes() { return (design.stage_k / step_k); }
+    static constexpr int codes() { return design.steps_per_stage(); }
     static constexpr bool a_has_codes() {
         return design.loop == Loop::steps && design.a.scale_k == step_k && design.order.a == ScaleUse::chains;
     }
@@ -237,7 +226,7 @@ private:
         } else {
             each_row([steps](float* scales, int rows, u32 word, int r) {
                 const bool of_a = (r * warp_threads < mma_a_rows()) != design.swap_ab;
-                const float behind = of_a || !design.operand_a().scales_of_row > 0 ? -0.0F : 1.0F;
+                const float behind = of_a || design.operand_a().scales_of_row == 0 ? -0.0F : 1.0F;
                 if (has_codes(r))
                     store_steps<codes()>(scales, rows, word, steps, behind);
                 else
@@ -247,58 +236,10 @@ private:
     }
 
     Shared<design>& shared_;
-    const Arguments& arguments_;
+    const ArgumentsOf<design>& arguments_;
     int budget_ = wait_budget;
     const int alignment_ = common_alignment();
     Scales values_[k_blocks_at_once()][at_least_one(rows_each())];
-};
-
-/// The 128x128 scales of B of one tile, chunk by chunk. A chunk is read ahead of the wait for its slot. The first chunk
-/// can be read ahead of the initialisation of the block's barriers, so that it arrives with the first k-block's values.
-template <Design design>
-class BlockScales {
-public:
-    TILEWRIGHT_DEVICE BlockScales(Shared<design>& shared, const Arguments& arguments)
-        : shared_(shared), arguments_(arguments), slice_(k_slice_of<design>(arguments)) {}
-
-    /// Reads the chunk of the k-blocks from `begin` on.
-    TILEWRIGHT_DEVICE void read(const WorkTileOf<design>& work, int begin) {
-        const ScaleView& view = arguments_.scales_b;
-        const int k_block = begin + lane_index();
-#pragma unroll
-        for (int i = 0; i < design.block_scales_per_k_block; ++i) {
-            const int row = (work.column + i * design.columns_per_block_scale) / 128;
-            const i64 index = work.matrix_of_b() * view.batch_stride + row * view.row_stride + k_block * view.k_stride;
-            values_[i] = row < view.rows && k_block < view.k_blocks ? load_scale(view, index) : 0;
-        }
-    }
-    TILEWRIGHT_DEVICE void read_first(const WorkTileOf<design>& work) {
-        if (work.exists != 0 && slice_.count > 0) read(work, slice_.begin);
-    }
-
-    /// Loads the scales of a tile. `has_first`: the first chunk has already been read.
-    TILEWRIGHT_DEVICE void load(const WorkTileOf<design>& work, bool has_first, int& budget) {
-        if constexpr (design.is_k_grouped()) slice_ = k_slice_of<design>(work);
-        for (int begin = slice_.begin; begin < slice_.begin + slice_.count; begin += scale_chunk_k_blocks) {
-            if (!has_first || begin > slice_.begin) read(work, begin);
-            const int slot = chunks_.stage;
-            barrier_wait(shared_.block_scales_empty[slot], chunks_.phase,
-                         {budget, BarrierName::block_scales_empty, slot});
-#pragma unroll
-            for (int i = 0; i < design.block_scales_per_k_block; ++i)
-                store_shared(shared_.block_scales[slot][i][lane_index()], values_[i]);
-            sync_warp();
-            warp_arrives<design>(shared_.block_scales_full[slot], lane_index());
-            chunks_.advance();
-        }
-    }
-
-private:
-    Shared<design>& shared_;
-    const Arguments& arguments_;
-    KSlice slice_;
-    PipelineState<scale_chunk_slots> chunks_{.phase = 1};
-    float values_[design.block_scales_per_k_block];
 };
 
 }  // namespace tilewright::hopper

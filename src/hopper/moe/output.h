@@ -17,9 +17,9 @@ struct RowShared {
 template <RowSpec spec>
 struct LaneOutput {
     static constexpr int words = spec.output == RowOutput::f32 ? 16 : has_scales(spec.output) ? 4 : 8;
-    u32 elements[words];
-    float scale;
-    u32 code;
+    u32 elements[words]{};
+    float scale = 0;
+    u32 code = 0;
 };
 
 /// The largest finite magnitude of a lane. Magnitudes of 16 bits ascend as integers do, two at a time.

@@ -12,8 +12,8 @@ struct TokenWriter {
     const PermuteArguments& a;
     const RowPart& part;
     int step;
-    RowNumbers<spec> numbers;
-    LaneOutput<spec> out;
+    RowNumbers<spec> numbers{};
+    LaneOutput<spec> out{};
 
     TILEWRIGHT_DEVICE auto load() const {
         return [this](int feature, RowNumbers<spec>& to) {

@@ -3,7 +3,8 @@
 #pragma once
 
 #include "formats/codec.h"
-#include "hopper/multiply/promoted.h"
+#include "hopper/multiply/feed.h"
+#include "hopper/multiply/scales_promote.h"
 #include "hopper/multiply/stepwise.h"
 #include "hopper/multiply/windows.h"
 

@@ -2,7 +2,7 @@
 // k at a time (ptx/decode_pairs.h).
 #pragma once
 
-#include "hopper/multiply/fragments.h"
+#include "hopper/multiply/feed.h"
 #include "hopper/ptx/decode_pairs.h"
 
 namespace tilewright::hopper {

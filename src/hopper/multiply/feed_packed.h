@@ -5,7 +5,7 @@
 #pragma once
 
 #include "hopper/block/packed_view.h"
-#include "hopper/multiply/fragments.h"
+#include "hopper/multiply/feed.h"
 #include "hopper/ptx/decode_word.h"
 
 namespace tilewright::hopper {

@@ -1,7 +1,7 @@
 // Reads the scales that promote partial accumulators from shared memory into a consumer thread's registers.
 #pragma once
 
-#include "hopper/block/consumer.h"
+#include "hopper/block/ring.h"
 
 namespace tilewright::hopper {
 
@@ -207,5 +207,48 @@ struct PromotionScales {
         }
     }
 };
+
+/// The position of a k-block in its tile, as a compile-time constant.
+struct Step {
+    bool first = false;
+    int in_four = 0;  // k-block % 4
+};
+
+/// accumulator += partial * scale, in one of a lane's two rows.
+template <Design design>
+TILEWRIGHT_DEVICE void promote_row(float (&accumulator)[design.wgmma_n / 2], const Partial<design>& partial,
+                                   const PromotionScales<design>& scales, int subtile, const Step& step, int row) {
+    const int k_block_in_copy = step.in_four % design.k_blocks_per_scale_copy;
+#pragma unroll
+    for (int i = 0; i < (design.wgmma_n / 2) / 2; ++i) {
+        const int j = i / 2, index = 4 * j + 2 * row + i % 2;
+        const float before = step.first ? 0.0F : accumulator[index];
+        if constexpr (design.order.has(ScaleUse::chains)) {
+            accumulator[index] =
+                fma(partial[index], scales.for_element(subtile, k_block_in_copy, j, 2 * row + i % 2), before);
+        } else {
+            accumulator[index] = before + partial[index];
+        }
+    }
+}
+
+/// Promotes the rows in turn, so that the scales of both rows are not read from registers again for each instruction.
+/// The tensor core's reads and writes use the same register banks.
+template <Design design>
+TILEWRIGHT_DEVICE void promote(float (&accumulator)[design.wgmma_n / 2], const Partial<design>& partial,
+                               const PromotionScales<design>& scales, int subtile, const Step& step) {
+#pragma unroll
+    for (int row = 0; row < 2; ++row) promote_row<design>(accumulator, partial, scales, subtile, step, row);
+}
+
+/// A tile's accumulators ahead of its first k-block.
+template <Design design>
+TILEWRIGHT_DEVICE void clear(Accumulators<design>& accumulators) {
+#pragma unroll
+    for (int subtile = 0; subtile < design.subtiles; ++subtile) {
+#pragma unroll
+        for (int i = 0; i < (design.wgmma_n / 2); ++i) accumulators[subtile][i] = 0;
+    }
+}
 
 }  // namespace tilewright::hopper

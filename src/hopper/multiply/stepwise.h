@@ -6,6 +6,8 @@
 #pragma once
 
 #include "hopper/multiply/feed.h"
+#include "hopper/multiply/feed_bf16.h"
+#include "hopper/multiply/feed_packed.h"
 #include "hopper/multiply/windows.h"
 
 namespace tilewright::hopper {
@@ -127,7 +129,7 @@ struct StepFeed<design, FeedKind::decoded_to_bf16> {
     }
 
 private:
-    static constexpr int steps = (design.stage_k / step_k) / design.k_boxes;
+    static constexpr int steps = design.steps_per_stage() / design.k_boxes;
 
     TILEWRIGHT_DEVICE void decode(const Consumer<design>& c, int box, int in_box) {
         using Scales = TileScales<design.b.scale_k>;
@@ -240,7 +242,7 @@ private:
     /// The products of a subtile and step, one commit group each, are numbered in their order in a k-block. The order
     /// is step by step, with all subtiles of a step. The two subtiles of 128 rows that have the same columns follow
     /// each other.
-    static constexpr int last = (design.stage_k / step_k) * design.subtiles - 1;
+    static constexpr int last = design.steps_per_stage() * design.subtiles - 1;
     static constexpr int step_of(int i) { return i / design.subtiles; }
     static constexpr int subtile_of(int i) {
         constexpr int halves = design.subtiles / design.wgmmas_along_n;

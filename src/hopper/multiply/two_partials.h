@@ -1,9 +1,10 @@
 // The mainloop of a tile with one subtile per warpgroup. It has two partial accumulators, so that the tensor core works
 // on the next k-block while this one is promoted. (Larger tiles have no registers for a second one; their warpgroups
-// and subtiles fill each other's pauses, promoted.h.)
+// and subtiles fill each other's pauses, mainloop.h.)
 #pragma once
 
-#include "hopper/multiply/promoted.h"
+#include "hopper/multiply/feed.h"
+#include "hopper/multiply/scales_promote.h"
 #include "hopper/multiply/unpromoted.h"
 
 namespace tilewright::hopper {

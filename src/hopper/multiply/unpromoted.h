@@ -2,17 +2,9 @@
 #pragma once
 
 #include "hopper/multiply/feed.h"
+#include "hopper/multiply/scales_promote.h"
 
 namespace tilewright::hopper {
-
-template <Design design>
-TILEWRIGHT_DEVICE void clear(Accumulators<design>& accumulators) {
-#pragma unroll
-    for (int subtile = 0; subtile < design.subtiles; ++subtile) {
-#pragma unroll
-        for (int i = 0; i < (design.wgmma_n / 2); ++i) accumulators[subtile][i] = 0;
-    }
-}
 
 /// Issues the wgmmas of a k-block, or of one of its boxes of k, then waits for all earlier wgmmas.
 template <Design design, int box = 0>

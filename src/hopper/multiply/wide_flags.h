@@ -2,7 +2,7 @@
 // (wide_rows.h) or window by window (windows.h) use them. The epilogue scales have arrived.
 #pragma once
 
-#include "hopper/block/consumer.h"
+#include "hopper/block/ring.h"
 
 namespace tilewright::hopper {
 

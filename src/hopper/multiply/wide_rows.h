@@ -5,7 +5,8 @@
 #pragma once
 
 #include "formats/codec.h"
-#include "hopper/block/k_slice.h"
+#include "hopper/block/ring.h"
+#include "hopper/multiply/feed_bf16.h"
 #include "hopper/multiply/unpromoted.h"
 #include "hopper/multiply/wide_flags.h"
 

@@ -9,8 +9,9 @@
 #pragma once
 
 #include "hopper/multiply/feed.h"
+#include "hopper/multiply/feed_windows.h"
 #include "hopper/multiply/fill_next.h"
-#include "hopper/multiply/promoted.h"
+#include "hopper/multiply/scales_promote.h"
 #include "hopper/multiply/wide_flags.h"
 
 namespace tilewright::hopper {

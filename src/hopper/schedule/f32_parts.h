@@ -2,8 +2,7 @@
 // warps without work for these stages.
 #pragma once
 
-#include "hopper/block/pipeline.h"
-#include "hopper/block/shared_memory.h"
+#include "hopper/block/ring.h"
 #include "hopper/schedule/work_tile.h"
 
 namespace tilewright::hopper {

@@ -98,9 +98,9 @@ private:
 template <Design design>
 class KAnywhereSchedule {
 public:
-    TILEWRIGHT_DEVICE KAnywhereSchedule(const Arguments& arguments, int block, int blocks)
+    TILEWRIGHT_DEVICE KAnywhereSchedule(const ArgumentsOf<design>& arguments, int block, int blocks)
         : tiles_(arguments.scheduler, block, blocks),
-          origins_(arguments.sizes, arguments.batch, arguments.k, GroupValues::unpacked(arguments.a_last).columns) {
+          origins_(arguments.sizes, arguments.batch, arguments.k, arguments.groups_of_k.columns) {
         prefetch_sizes(arguments.sizes, arguments.batch, block, blocks);
     }
 

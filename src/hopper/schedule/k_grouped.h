@@ -2,7 +2,7 @@
 // of each group and passes it to the other roles of its block (scheduler.h).
 #pragma once
 
-#include "hopper/block/k_slice.h"
+#include "hopper/block/ring.h"
 #include "hopper/schedule/dense.h"
 #include "hopper/schedule/group_sizes.h"
 

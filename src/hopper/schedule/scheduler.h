@@ -4,8 +4,7 @@
 #pragma once
 
 #include "hopper/arguments.h"
-#include "hopper/block/pipeline.h"
-#include "hopper/block/shared_memory.h"
+#include "hopper/block/ring.h"
 #include "hopper/schedule/grouped.h"
 #include "hopper/schedule/k_anywhere.h"
 #include "hopper/schedule/k_grouped.h"
@@ -92,7 +91,7 @@ class ProducedWorkTiles : public WorkTiles<design> {
 template <Design design>
 class ProducedWorkTiles<design, true> {
 public:
-    TILEWRIGHT_DEVICE ProducedWorkTiles(Shared<design>& shared, const Arguments& arguments)
+    TILEWRIGHT_DEVICE ProducedWorkTiles(Shared<design>& shared, const ArgumentsOf<design>& arguments)
         : shared_(shared), schedule_(arguments, block_index(), block_count()) {}
 
     TILEWRIGHT_DEVICE void prepare() {}

@@ -8,12 +8,12 @@ namespace tilewright::hopper {
 
 /// A tile of a product, of a batch, or of groups of rows.
 struct WorkTile {
-    int row;  // The first row of D.
-    int column;
-    int batch;    // Batch member of A, D and C.
-    int group;    // The matrix of B.
-    int row_end;  // End of the group: rows from here on are not stored.
-    int exists;   // 0: the block has no more tiles.
+    int row = 0;  // The first row of D.
+    int column = 0;
+    int batch = 0;    // Batch member of A, D and C.
+    int group = 0;    // The matrix of B.
+    int row_end = 0;  // End of the group: rows from here on are not stored.
+    int exists = 0;   // 0: the block has no more tiles.
 
     constexpr int matrix_of_a() const { return batch; }
     constexpr int matrix_of_b() const { return group; }
@@ -24,12 +24,12 @@ struct WorkTile {
 
 /// A tile of a group of k. All groups share one matrix of A and one of B.
 struct WorkTileOfK {
-    int row;
-    int column;
-    int batch;  // The group, and its matrix of D and C.
-    int k_block;
-    int k;  // of the group
-    int exists;
+    int row = 0;
+    int column = 0;
+    int batch = 0;  // The group, and its matrix of D and C.
+    int k_block = 0;
+    int k = 0;  // of the group
+    int exists = 0;
 
     constexpr int matrix_of_a() const { return 0; }
     constexpr int matrix_of_b() const { return 0; }

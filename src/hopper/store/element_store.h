@@ -2,7 +2,7 @@
 #pragma once
 
 #include "hopper/schedule/work_tile.h"
-#include "hopper/store/stage.h"
+#include "hopper/store/convert.h"
 
 namespace tilewright::hopper {
 

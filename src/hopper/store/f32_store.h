@@ -2,7 +2,7 @@
 // warp put C there, and the consumers made D of it (f32_stage.h). Then this warp returns the stage to the load warp.
 #pragma once
 
-#include "hopper/block/k_slice.h"
+#include "hopper/block/ring.h"
 #include "hopper/schedule/f32_parts.h"
 #include "hopper/schedule/scheduler.h"
 

@@ -1,11 +1,153 @@
-// The epilogue of a tile without split-K: epilogue scales, alpha, and one of several ways to store D.
+// The way of a tile's D. Consumer warps scale their accumulators and stage them in shared memory. The store warp copies
+// them to global memory by TMA. Three outputs have separate files: f32_stage.h and f32_store.h for D of f32,
+// element_store.h for D in any strides, cluster_reduce.h for split-K.
 #pragma once
 
+#include "hopper/block/ring.h"
+#include "hopper/schedule/scheduler.h"
+#include "hopper/store/convert.h"
 #include "hopper/store/element_store.h"
 #include "hopper/store/f32_stage.h"
-#include "hopper/store/stage.h"
+#include "hopper/store/scale.h"
 
 namespace tilewright::hopper {
+
+// ---- Consumers stage D, as 16-bit or f32 elements
+
+/// Row `row` of the warpgroup's share, in store `index` of the stores that are staged together.
+template <Design design, int bytes>
+TILEWRIGHT_DEVICE u8* staged_row(const Consumer<design>& c, int index, int row) {
+    constexpr int pitch = store_of(design, bytes).pitch;
+    return c.shared.d[c.warpgroup] + (index * design.share_rows + row) * pitch;
+}
+
+/// Swap-AB tiles whose lanes have adjacent rows of the accumulators, which are columns of D. A lane has two elements of
+/// each of its rows of D, in one word. Eight lanes write 32 bytes of a row. The four groups of eight lanes write every
+/// other row, so that no two lanes share a bank.
+template <Design design>
+TILEWRIGHT_DEVICE void stage_paired(const Consumer<design>& c, const Accumulators<design>& accumulators, int half,
+                                    int begin, int count, int lane, bool as_bf16) {
+    const int chunk = c.warp * 2 + lane / 16, byte = lane / 4 % 4 * 4;
+    const auto store = [&](int row, float low, float high) {
+        u8* const place = staged_row<design, 2>(c, half, row) + (chunk ^ row % 8) * 16 + byte;
+        store_shared(*reinterpret_cast<u32*>(place), pack_16_bit(low, high, as_bf16));
+    };
+#pragma unroll
+    for (int column = begin; column < begin + count; column += 8) {
+        const float* value = fragment<design>(accumulators, half, column);
+        const int row = column + lane % 4 * 2;
+        store(row, value[0], value[2]);
+        store(row + 1, value[1], value[3]);
+    }
+}
+
+/// Swap-AB tiles: the 16 rows of the accumulators are columns of D. Their `count` columns from `begin` on are rows of
+/// D.
+template <Design design>
+TILEWRIGHT_DEVICE void stage_transposed(const Consumer<design>& c, const Accumulators<design>& accumulators, int half,
+                                        int begin, int count, int lane, bool as_bf16) {
+    if constexpr (design.mma_a.is_mn_major()) {
+        return stage_paired<design>(c, accumulators, half, begin, count, lane, as_bf16);
+    }
+    const int chunk = c.warp * 2 + lane / 8 % 2;  // of 16 bytes
+#pragma unroll
+    for (int column = begin; column < begin + count; column += 16) {
+        const bool is_pair = column + 8 < begin + count;  // if the number of 8-column groups is odd, the last is
+                                                          // written twice
+        const float* low = fragment<design>(accumulators, half, column);
+        const float* high = is_pair ? fragment<design>(accumulators, half, column + 8) : low;
+        const int row = column + lane % 8 + (is_pair ? lane / 16 * 8 : 0);
+        store_matrix_transposed(staged_row<design, 2>(c, half, row) + (chunk ^ row % 8) * 16, pack_16_bit(low, as_bf16),
+                                pack_16_bit(low + 2, as_bf16), pack_16_bit(high, as_bf16),
+                                pack_16_bit(high + 2, as_bf16));
+    }
+}
+
+/// The row of a warp's 16 whose address a lane gives to stmatrix. The rows that are first rows of the lanes precede the
+/// others.
+constexpr int staged_fragment_row(const Design& design, int lane) {
+    return design.mma_a.is_mn_major() ? lane % 8 * 2 + lane / 8 % 2 : lane % 16;
+}
+
+/// Stages a warp's 16 rows of `half`, `count` columns from `begin` on, as bf16 or f16.
+template <Design design>
+TILEWRIGHT_DEVICE void stage_16_bit(const Consumer<design>& c, const Accumulators<design>& accumulators, int half,
+                                    int begin, int count, int lane, bool as_bf16) {
+    if constexpr (design.swap_ab) return stage_transposed<design>(c, accumulators, half, begin, count, lane, as_bf16);
+    constexpr StoreBox to_d = store_of(design, 2);
+    constexpr int columns = to_d.columns;
+    const auto pack = [&](const float* pair) { return pack_16_bit(pair, as_bf16); };
+    const int row = half * wgmma_m + c.warp * warp_rows + staged_fragment_row(design, lane);
+    const int swizzle = to_d.swizzled ? row % 8 : 0;
+#pragma unroll
+    for (int column = begin; column < begin + count; column += 16) {
+        const float* low = fragment<design>(accumulators, half, column);
+        const float* high = fragment<design>(accumulators, half, column + 8);
+        // Lanes 0 .. 15 have the addresses of the rows in the first 8 columns, the other lanes in the second 8.
+        u8* place = staged_row<design, 2>(c, column / columns, row);
+        int chunk = column % columns / 8 + lane / 16;
+        if (column / columns != (column + 8) / columns && lane >= 16) {
+            place = staged_row<design, 2>(c, (column + 8) / columns, row);
+            chunk = 0;
+        }
+        store_matrix(place + (chunk ^ swizzle) * 16, pack(low), pack(low + 2), pack(high), pack(high + 2));
+    }
+}
+
+/// Stages the warpgroup's share for the store warp.
+template <Design design, int bytes>
+TILEWRIGHT_DEVICE void store_by_tma(Consumer<design>& c, const Accumulators<design>& accumulators) {
+    constexpr int halves = design.rows_per_warpgroup / wgmma_m;
+    constexpr StoreBox to_d = store_of(design, bytes);
+    constexpr int columns = to_d.columns, at_once = to_d.at_once;
+    const int lane = lane_index();
+#pragma unroll
+    for (int begin = 0; begin < to_d.per_share; begin += at_once) {
+        c.stamp(Event::epilogue);
+        barrier_wait(c.shared.stored[c.warpgroup], c.staged.phase, {c.budget, BarrierName::stored, c.warpgroup});
+#pragma unroll
+        for (int half = 0; half < halves; ++half) {
+            if constexpr (bytes == 2) {
+                stage_16_bit<design>(c, accumulators, half, 0, design.shape.n, lane,
+                                     c.arguments.format == OutputFormat::bf16);
+            } else {
+                const int row = half * wgmma_m + c.warp * warp_rows;
+#pragma unroll
+                for (int i = 0; i < min(at_once, to_d.per_share - begin); ++i) {
+                    stage_32_bit<design>(accumulators, staged_row<design, 4>(c, i, row), half, (begin + i) * columns,
+                                         lane);
+                }
+            }
+        }
+        fence_async_proxy();
+        sync_warp();
+        warp_arrives<design>(c.shared.staged[c.warpgroup], lane);
+        c.staged.advance();
+        c.stamp(Event::staged);
+    }
+}
+
+/// Stages one subtile, for epilogues that overlap the next tile's mainloop.
+template <Design design>
+TILEWRIGHT_DEVICE void store_subtile(Consumer<design>& c, Accumulators<design>& accumulators, int subtile) {
+    const int lane = lane_index();
+    if (subtile == 0) {
+        c.stamp(Event::epilogue);
+        if constexpr (design.has_epilogue_scales) scale_accumulators<design>(c, accumulators);
+        barrier_wait(c.shared.stored[c.warpgroup], c.staged.phase, {c.budget, BarrierName::stored, c.warpgroup});
+    }
+    constexpr int columns = design.wgmma_n;
+    stage_16_bit<design>(c, accumulators, subtile / design.wgmmas_along_n, subtile % design.wgmmas_along_n * columns,
+                         columns, lane, true);
+    if (subtile < design.subtiles - 1) return;
+    fence_async_proxy();
+    sync_warp();
+    warp_arrives<design>(c.shared.staged[c.warpgroup], lane);
+    c.staged.advance();
+    c.stamp(Event::staged);
+}
+
+// ---- Consumers choose the way of D
 
 /// A tile of D from its accumulators.
 template <Design design>
@@ -24,6 +166,129 @@ TILEWRIGHT_DEVICE void store(Consumer<design>& c, Accumulators<design>& accumula
             if constexpr (store_of(design, 4).possible) store_by_tma<design, 4>(c, accumulators);
         }
     }
+}
+
+// ---- The store warp. All stores of a tile at once would delay the loads of the next tile, in all blocks at the same
+// time. So the stores are paced over the time that the next tile takes.
+
+/// Stores a warpgroup's staged stores from `begin` on row by row, because rows after row_end belong to the next group.
+/// Eight lanes store a row, 16 bytes each. Two rows are read before the first is written.
+template <Design design, int bytes>
+TILEWRIGHT_DEVICE void store_tail_rows(const Shared<design>& shared, const Arguments& arguments,
+                                       const WorkTileOf<design>& work, int warpgroup, int begin, int stores) {
+    constexpr StoreBox to_d = store_of(design, bytes);
+    constexpr int chunk_bytes = int(sizeof(Quad)), chunks = to_d.pitch / chunk_bytes;
+    constexpr int lanes = store_row_bytes / chunk_bytes, rows_at_once = warp_threads / lanes, in_flight = 2;
+    static_assert(design.share_rows % (in_flight * rows_at_once) == 0);
+    const OutputView& d = arguments.output;
+    const int row_of_lane = lane_index() / lanes, chunk = lane_index() % lanes;
+    const int first = work.row + share_row(design, warpgroup);
+    const int rows = min(work.row_end - first, design.share_rows);
+    const i64 step = rows_at_once * d.row_stride * bytes;
+#pragma unroll 1
+    for (int store = 0; store < stores; ++store) {
+        const int column = work.column + share_column(design, warpgroup) + (begin + store) * to_d.columns +
+                           chunk * (chunk_bytes / bytes);
+        if (chunk >= chunks || column >= arguments.n) continue;
+        const u8* const from = shared.d[warpgroup] + store * design.share_rows * to_d.pitch;
+        u8* to = static_cast<u8*>(d.data) +
+                 (work.batch * d.batch_stride + (first + row_of_lane) * d.row_stride + column) * bytes;
+#pragma unroll 1
+        for (int row = row_of_lane; row < rows; row += in_flight * rows_at_once) {
+            Quad values[in_flight];
+#pragma unroll
+            for (int i = 0; i < in_flight; ++i) {
+                const int at = row + i * rows_at_once;  // the row in the warpgroup's share; it may be outside of the
+                                                        // group
+                const int swizzled = to_d.swizzled ? chunk ^ at % 8 : chunk;
+                values[i] =
+                    load_shared(*reinterpret_cast<const Quad*>(from + at * to_d.pitch + swizzled * chunk_bytes));
+            }
+#pragma unroll
+            for (int i = 0; i < in_flight; ++i, to += step) {
+                if (row + i * rows_at_once < rows) store_global(reinterpret_cast<Quad*>(to), values[i]);
+            }
+        }
+    }
+    sync_warp();
+}
+
+/// Stores a warpgroup's staged stores from `begin` on by TMA. While another tile follows (`more`), they are `pace`
+/// nanoseconds apart.
+template <Design design, int bytes>
+TILEWRIGHT_DEVICE void store_share(const Shared<design>& shared, const Arguments& arguments,
+                                   const WorkTileOf<design>& work, int warpgroup, int begin, int stores, bool issues,
+                                   bool more, int pace) {
+    constexpr StoreBox to_d = store_of(design, bytes);
+    constexpr int halves = design.share_rows / store_rows(design), pitch = to_d.pitch;
+    const int row = work.row + share_row(design, warpgroup);
+    for (int i = 0; i < stores * halves; ++i) {
+        if (issues) {
+            tma_store(arguments.d, shared.d[warpgroup] + i * store_rows(design) * pitch,
+                      work.column + share_column(design, warpgroup) + (begin + i / halves) * to_d.columns,
+                      row + i % halves * store_rows(design), work.batch);
+            tma_store_commit();
+        }
+        if (more) pause(pace);
+    }
+}
+
+/// Nanoseconds between two stores: half of the time that the tensor cores need for a tile, at 1.7 GHz.
+template <Design design, int bytes>
+constexpr int pace_over(int k_blocks) {
+    constexpr int stores_in_all =
+        store_of(design, bytes).per_share * (design.share_rows / store_rows(design)) * design.shape.warpgroups;
+    return k_blocks * design.tensor_clocks() * 3 / 10 / stores_in_all;
+}
+
+/// Returns the rest of the wait budget.
+template <Design design, int bytes>
+TILEWRIGHT_DEVICE int store_tiles(Shared<design>& shared, const Arguments& arguments, WorkTiles<design> tiles) {
+    constexpr int at_once = store_of(design, bytes).at_once, per_share = store_of(design, bytes).per_share;
+    int pace = pace_over<design, bytes>(k_slice_of<design>(arguments).count);
+    const bool issues = lane_index() == 0;
+    int budget = wait_budget;
+    u32 phases = 0;  // one bit per warpgroup
+    WorkTileOf<design> work = tiles.first(budget);
+    while (work.exists != 0) {
+        const WorkTileOf<design> next = tiles.next(budget);
+        if constexpr (design.is_k_grouped()) pace = pace_over<design, bytes>(k_slice_of<design>(next).count);
+        const auto rows_of = [&](int warpgroup) {
+            if constexpr (design.is_k_grouped()) {
+                return rows_of_share(design, arguments.m, work.row, warpgroup);
+            } else {
+                return rows_of_share(design, work.row_end, work.row, warpgroup);
+            }
+        };
+        for (int begin = 0; begin < per_share; begin += at_once) {
+            const int stores = min(at_once, per_share - begin);
+            for (int warpgroup = 0; warpgroup < design.shape.warpgroups; ++warpgroup) {
+                if (rows_of(warpgroup) <= 0) continue;
+                barrier_wait(shared.staged[warpgroup], phases >> warpgroup & 1,
+                             {budget, BarrierName::staged, warpgroup});
+                const int row = work.row + share_row(design, warpgroup);
+                if constexpr (design.groups == Groups::rows) {
+                    if (row + design.share_rows > work.row_end) {
+                        store_tail_rows<design, bytes>(shared, arguments, work, warpgroup, begin, stores);
+                        continue;
+                    }
+                }
+                store_share<design, bytes>(shared, arguments, work, warpgroup, begin, stores, issues, next.exists != 0,
+                                           pace);
+            }
+            if (issues) tma_store_wait_read();
+            sync_warp();  // a lane that still waited for `staged` would miss its phase when the share is staged again
+            for (int warpgroup = 0; warpgroup < design.shape.warpgroups; ++warpgroup) {
+                if (rows_of(warpgroup) <= 0) continue;
+                if (issues) barrier_arrive(shared.stored[warpgroup]);
+                phases ^= 1U << warpgroup;
+            }
+            sync_warp();
+        }
+        work = next;
+    }
+    if (issues) tma_store_wait();
+    return budget;
 }
 
 }  // namespace tilewright::hopper
