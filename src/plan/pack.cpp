@@ -108,7 +108,7 @@ constexpr PackLine pack_lines[] = {
 void add_kernels(const ShippedTile& shipped, std::vector<Kernel>& list) {
     const auto ships = [&](char letter) { return shipped.kernels.find(letter) != std::string_view::npos; };
     Kernel tile = shipped.tile;
-    if (ships('g')) list.push_back(tile);
+    if (ships('g')) list.push_back(general_kernel(tile));
     tile.output = Output::bf16_by_tma;
     for (const ScaleOrder order : {ScaleOrder::along_rows, ScaleOrder::along_k}) {
         tile.scale_order = order;
@@ -211,9 +211,8 @@ hopper::Kernel fitted(hopper::Kernel tile) {
 }
 
 hopper::Kernel f32_kernel(hopper::Kernel tile) {
+    tile = general_kernel(tile);
     tile.output = Output::f32_by_tma;
-    tile.scale_order = ScaleOrder::along_rows;
-    if (tile.cluster.shares_operand()) tile.cluster = {};
     tile.stages = std::max(tile.stages, 8);
     return fitted(tile);
 }

@@ -7,8 +7,8 @@
 //   and the planner's model for the rest.
 // - Pairs of blocks ship for three shapes, for dense calls only: tuned rows name them, and others gain at most 1 %
 //   (docs/experiments/005-block-pairs.md).
-// - A general kernel, for any output, ships if calls that need one lose without it. All such calls together may lose
-//   3 % in the mean and 35 % at worst against a general kernel of each tile, by the model
+// - A general kernel ships if calls that need one lose without it. All such calls together may lose `most_mean_loss` in
+//   the mean, and 99 of 100 may lose `most_loss`. The loss is the model's, against a general kernel of each tile
 //   (tools/choose_general_kernels). One tile for each number of slices of k has one, so that a call gets the same bits
 //   from its general kernel.
 // - Every call that a kernel of the pack could serve, except for its output or alpha, has a general kernel.
@@ -29,10 +29,14 @@ namespace tilewright::planner {
 inline constexpr std::size_t most_kernels = 384;
 inline constexpr std::size_t most_pack_bytes = 30'500'000;
 
+/// Not every tile ships its general kernel. Calls may lose these parts of their time by it: in the mean, and in 99 of
+/// 100 calls.
+inline constexpr double most_mean_loss = 0.03, most_loss = 0.35;
+
 /// A tile and its kernels that ship, as letters. They come from the tables in pack.cpp and packed_pack.cpp.
 /// - f: the kernels for one output: D of bf16, one for each order of 1x128 scales, and D of f32 where there is one;
 /// - p: the kernels for D of bf16 of pairs of blocks;
-/// - g: the kernel for any output.
+/// - g: the general kernel.
 struct ShippedTile {
     hopper::Kernel tile;
     std::string_view kernels;
@@ -74,8 +78,16 @@ constexpr hopper::Kernel with_scales(hopper::Kernel kernel, const hopper::Kernel
 /// With as many stages as fit in shared memory, no more than it has.
 hopper::Kernel fitted(hopper::Kernel tile);
 
-/// Whether a kernel for D of f32 ships, with and without C; and that kernel, with as many stages as fit in addition to
-/// D.
+/// The tile's kernel for any output. It shares no operand, because pairs of blocks ship only for one output.
+constexpr hopper::Kernel general_kernel(hopper::Kernel tile) {
+    tile.output = hopper::Output::any;
+    tile.scale_order = hopper::ScaleOrder::along_rows;
+    if (tile.cluster.shares_operand()) tile.cluster = {};
+    return tile;
+}
+
+/// Whether a kernel for D of f32 ships, with and without C; and that kernel, which is no pair of blocks either. It has as
+/// many stages as fit in addition to D.
 bool has_f32_kernel(const hopper::Kernel& tile);
 hopper::Kernel f32_kernel(hopper::Kernel tile);
 

@@ -103,12 +103,8 @@ std::vector<Kernel> general_tiles(const Kernel& family) {
 }
 
 bool serves_general_calls(const Kernel& tile) {
-    Kernel kernel = tile;
-    kernel.output = hopper::Output::any;
-    kernel.scale_order = hopper::ScaleOrder::along_rows;
-    if (kernel.cluster.shares_operand()) kernel.cluster = {};  // as planner::variant
     const std::vector<Kernel> list = general_tiles(tile);
-    return list.empty() || std::ranges::find(list, kernel) != list.end();
+    return list.empty() || std::ranges::find(list, general_kernel(tile)) != list.end();
 }
 
 std::vector<Kernel> expanded_tiles(const Kernel& family) {

@@ -33,11 +33,6 @@ hopper::Kernel with_output(hopper::Kernel kernel, hopper::Output output,
     return kernel;
 }
 
-hopper::Kernel without_cluster(hopper::Kernel kernel) {
-    kernel.cluster = {};
-    return kernel;
-}
-
 /// The kernel for the packed weights of this call.
 hopper::Kernel for_weights(hopper::Kernel kernel, const PackedGeometry& packed) {
     if (!kernel.b.is_packed()) return kernel;
@@ -72,7 +67,7 @@ hopper::Kernel variant(const Geometry& g, const hopper::Kernel& wanted) {
     const bool by_tma = !design.has_row_scales() || loads_scales_by_tma(g, design);
     if (serves(g, bf16) && (by_tma || !serves(g, along_k))) return bf16;
     if (serves(g, along_k)) return along_k;
-    return with_output(kernel.cluster.shares_operand() ? without_cluster(kernel) : kernel, hopper::Output::any);
+    return general_kernel(kernel);
 }
 
 hopper::Kernel tile_of(const TileChoice& choice, const Geometry& g) {

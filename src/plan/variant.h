@@ -13,7 +13,7 @@ namespace tilewright::planner {
 /// The tile's kernel for this call. All kernels of a tile return the same bits:
 /// - for D of bf16 or f32 by TMA, where the call allows it. The order of A's scales decides which one for bf16.
 ///   The kernel for scales along k also takes all scales that TMA cannot load;
-/// - otherwise for any output, without multicast, because pairs of blocks ship only for one output;
+/// - otherwise `general_kernel`;
 /// - packed weights with wide rows: the kernel for wide rows.
 hopper::Kernel variant(const Geometry& geometry, const hopper::Kernel& tile);
 
