@@ -1,18 +1,25 @@
-// Says which general kernels the pack can do without (tools/choose_general_kernels). For each kind of calls that need
-// one it prints the tiles that together lose the least, by the planner's model.
+// Says which general kernels the pack can do without, and the time that calls lose without these
+// (tools/choose_general_kernels). For each kind of calls that need one it prints the tiles that together lose the
+// least, by the planner's model.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "check/general_calls.h"
+#include "hopper/description/derive.h"
 #include "plan/choose.h"
 #include "plan/cost.h"
-#include "plan/general_calls.h"
+#include "plan/general_losses.h"
 #include "plan/legality.h"
+#include "plan/pack.h"
 #include "plan/shipped_tiles.h"
 #include "plan/variant.h"
 
@@ -46,8 +53,10 @@ struct Loss {
     double worst = 0;
     const Call* at_worst = nullptr;
 
-    /// Sets beyond 30 % at worst are as bad as ones that lose much more in the mean.
-    double badness() const { return mean + std::max(0.0, worst - 0.3); }
+    /// Sets that lose more at worst are as bad as ones that lose much more in the mean.
+    static constexpr double aimed_worst = 0.3;
+    static_assert(aimed_worst < most_loss);
+    double badness() const { return mean + std::max(0.0, worst - aimed_worst); }
 };
 
 Loss loss(const Kind& kind, const Kept& kept) {
@@ -108,7 +117,7 @@ void exchange(const Kind& kind, Kept& kept) {
     }
 }
 
-void add_call(const GeneralCall& each, std::vector<Kind>& kinds) {
+void add_call(const check::GeneralCall& each, std::vector<Kind>& kinds) {
     const Workload work = workload(each.problem);
     if (!unsupported(work).empty() || work.empty()) return;
     const hopper::Kernel usual = choose_tiles(work, h200(), tuned_rows()).usual;
@@ -118,16 +127,14 @@ void add_call(const GeneralCall& each, std::vector<Kind>& kinds) {
     if (kind == kinds.end()) {
         kind = kinds.insert(kinds.end(),
                             {.family = family, .name = each.kind, .tiles = shipped_tiles(family), .calls = {}});
-        std::erase_if(kind->tiles, [](const hopper::Kernel& tile) { return tile.cluster.shares_operand(); });
+        std::erase_if(kind->tiles, [](const hopper::Kernel& tile) { return !(tile == general_kernel(tile)); });
     }
     Call call{.seconds = {}, .key = work.key};
     for (const hopper::Kernel& tile : kind->tiles) {
         const bool may = design_of(tile).k_slices == design_of(usual).k_slices && !why_illegal(tile, work, h200());
         call.seconds.push_back(may ? cost(variant(work.geometry, tile), work, h200()).seconds : never);
     }
-    hopper::Kernel alone = usual;
-    if (shares_operand(alone)) alone.cluster = {};
-    const auto at = std::ranges::find(kind->tiles, alone);
+    const auto at = std::ranges::find(kind->tiles, general_kernel(usual));
     if (at == kind->tiles.end()) return;  // expanded weights
     call.usual = static_cast<std::size_t>(at - kind->tiles.begin());
     kind->calls.push_back(std::move(call));
@@ -152,15 +159,47 @@ void print(const Kind& kind) {
     std::fflush(stdout);
 }
 
+void choose_for(int calls_of_a_kind) {
+    std::vector<Kind> kinds;
+    for (const check::GeneralCall& each : check::general_calls(calls_of_a_kind, check::fitted_seed))
+        add_call(each, kinds);
+    std::erase_if(kinds, [](const Kind& kind) { return kind.tiles.size() < 2; });  // nothing to choose
+    for (const Kind& kind : kinds) print(kind);
+}
+
+/// The time that calls lose with the general kernels that ship, and the limits of plan/pack.h.
+void print_losses(int calls_of_a_kind, std::uint64_t seed, const char* which) {
+    const auto [calls, lost, worst_call] = general_losses(check::general_calls(calls_of_a_kind, seed));
+    fmt::print(
+        "{} {} calls lose {:.2f} % in the mean (limit {}), {:.1f} % at most in 99 of 100 (limit {}), {:.1f} % at worst "
+        "({})\n",
+        calls, which, lost.mean * 100, most_mean_loss * 100, lost.of_99_in_100 * 100, most_loss * 100, lost.worst * 100,
+        worst_call);
+}
+
+int count_of(std::string_view text) {
+    int count = 0;
+    const char* const end = text.data() + text.size();
+    const auto [stopped, error] = std::from_chars(text.data(), end, count);
+    if (error == std::errc{} && stopped == end && count > 0) return count;
+    throw std::runtime_error(fmt::format("calls of each kind: got '{}'; expected a number from 1 on", text));
+}
+
 }  // namespace
 
 int main(int count, char** values) try {
-    std::vector<Kind> kinds;
-    for (const GeneralCall& each : general_calls(count > 1 ? std::stoi(values[1]) : 400)) add_call(each, kinds);
-    std::erase_if(kinds, [](const Kind& kind) { return kind.tiles.size() < 2; });  // nothing to choose
-    for (const Kind& kind : kinds) print(kind);
+    std::vector<std::string_view> words(values + 1, values + count);
+    const bool shipped = std::erase(words, "--shipped") > 0;
+    if (words.size() > 1) throw std::runtime_error("usage: choose_general_kernels [--shipped] [CALLS]");
+    const int calls = words.empty() ? 400 : count_of(words.front());
+    if (shipped) {
+        print_losses(calls, check::fitted_seed, "fitted");
+        print_losses(calls, check::test_seed, "other");
+    } else {
+        choose_for(calls);
+    }
     return 0;
 } catch (const std::exception& error) {
     fmt::print(stderr, "choose_general_kernels: {}\n", error.what());
-    return 1;
+    return 2;
 }

@@ -1,18 +1,17 @@
-#include "plan/general_calls.h"
+#include "check/general_calls.h"
 
 #include <algorithm>
-
 #include <array>
 #include <numeric>
+#include <utility>
 
-#include "check/user_sizes.h"
+#include "check/random.h"
 #include "problem/packed_problem.h"
-#include "problem/problem_sizes.h"
 
-namespace tilewright::planner {
+namespace tilewright::check {
 namespace {
 
-struct Kind {
+struct KindOfCalls {
     const char* name;
     std::vector<const char*> recipes;
     std::vector<Grouping> groupings;
@@ -20,14 +19,14 @@ struct Kind {
     Accumulation accumulation = Accumulation::promoted;
 };
 
-const std::vector<Kind>& kinds() {
+const std::vector<KindOfCalls>& kinds_of_calls() {
     const std::vector<Grouping> dense{Grouping::dense, Grouping::dense, Grouping::batched};
     const std::vector<Grouping> rows{Grouping::m_grouped_offsets, Grouping::m_grouped_aligned_offsets,
                                      Grouping::m_grouped_masked};
     const std::vector<Grouping> aligned{Grouping::k_grouped_aligned_offsets};
     const std::vector<Grouping> anywhere{Grouping::k_grouped, Grouping::k_grouped_flat};
     const std::vector<const char*> row{"row:row", "tensor:tensor"}, blocks{"1x128:128x128"}, both{"1x128:1x128"};
-    static const std::vector<Kind> list{
+    static const std::vector<KindOfCalls> list{
         {"row:row dense", row, dense},
         {"row:row groups", row, rows},
         {"row:row dense unpromoted", row, dense, Layout::nt, Accumulation::unpromoted},
@@ -60,20 +59,35 @@ const std::vector<Kind>& kinds() {
     return list;
 }
 
-class Drawn {
+constexpr std::array all_needs{Need::alpha, Need::f16,        Need::f32,     Need::c,
+                               Need::bias,  Need::f32_with_c, Need::odd_rows};
+
+class DrawnCalls {
 public:
-    explicit Drawn(std::uint64_t seed) : numbers_(seed) {}
+    explicit DrawnCalls(std::uint64_t seed) : numbers_(seed) {}
+
+    /// With one property that the kernels for one output do not serve.
+    GeneralCall call(const KindOfCalls& kind) {
+        GeneralCall call{.kind = kind.name};
+        draw_sizes(kind, call);
+        draw_need(call);
+        return call;
+    }
+
+private:
     template <class List>
     auto pick(const List& list) {
         return list[static_cast<std::size_t>(numbers_.up_to(static_cast<std::int64_t>(std::size(list)) - 1))];
     }
 
-    ProblemSizes sizes(const Kind& kind) {
-        ProblemSizes sizes{.grouping = pick(kind.groupings),
-                           .recipe = parse_recipe(pick(kind.recipes)).value(),
-                           .layout = kind.layout,
-                           .accumulation = kind.accumulation};
-        const check::UserSizes drawn = check::user_sizes(sizes.grouping, numbers_);
+    void draw_sizes(const KindOfCalls& kind, GeneralCall& call) {
+        ProblemSizes& sizes = call.sizes;
+        sizes = ProblemSizes{.grouping = pick(kind.groupings),
+                             .recipe = parse_recipe(pick(kind.recipes)).value(),
+                             .layout = kind.layout,
+                             .accumulation = kind.accumulation};
+        call.drawn = user_sizes(sizes.grouping, numbers_);
+        const UserSizes& drawn = call.drawn;
         const std::int64_t all = std::accumulate(drawn.group_sizes.begin(), drawn.group_sizes.end(), std::int64_t{0});
         sizes.groups = drawn.groups;
         sizes.m = drawn.m;
@@ -87,48 +101,68 @@ public:
         } else if (!drawn.group_sizes.empty()) {
             sizes.m = all;
         }
-        return sizes;
     }
 
-    /// With one property that the fast variants do not serve.
-    Problem call(ProblemSizes sizes) {
-        enum class Why { alpha, f16, f32, c, bias, f32_with_c, odd_rows };
+    void draw_need(GeneralCall& call) {
+        ProblemSizes& sizes = call.sizes;
+        Need& need = call.need;
+        need = pick(all_needs);
+        if (need == Need::bias && is_k_grouped(sizes.grouping)) need = Need::alpha;
+        if (need == Need::f16) sizes.output = Format::f16;
+        if (need == Need::f32 || need == Need::f32_with_c) sizes.output = Format::f32;
+        sizes.with_c = need == Need::c || need == Need::f32_with_c;
+        sizes.with_bias = need == Need::bias;
         const bool packed = sizes.recipe.b.values == Format::e2m1;
-        const Why why =
-            pick(std::array{Why::alpha, Why::f16, Why::f32, Why::c, Why::bias, Why::f32_with_c, Why::odd_rows});
-        if (why == Why::f16) sizes.output = Format::f16;
-        if (why == Why::f32 || why == Why::f32_with_c) sizes.output = Format::f32;
-        sizes.with_c = why == Why::c || why == Why::f32_with_c;
-        sizes.with_bias = why == Why::bias && !is_k_grouped(sizes.grouping);
-        Problem problem = problem_of(sizes);
+        Problem& problem = call.problem;
+        problem = problem_of(sizes);
         if (packed && takes_packed_weights(problem)) problem = with_packed_shape(problem, 0);
-        if (why == Why::alpha || (why == Why::bias && !sizes.with_bias)) problem.alpha = 2;
-        if (why == Why::odd_rows) {
+        if (need == Need::alpha) problem.alpha = 2;
+        if (need == Need::odd_rows) {
             const int rank = problem.d.shape.rank();
             problem.d.strides[rank - 2] = problem.d.shape[rank - 1] + 3;
             if (rank == 3) problem.d.strides[0] = problem.d.strides[1] * problem.d.shape[1];
         }
-        return problem;
     }
 
-private:
-    check::Random numbers_;
+    Random numbers_;
 };
 
 }  // namespace
 
-std::vector<GeneralCall> general_calls(int count) {
+std::string_view name(Need need) {
+    switch (need) {
+        case Need::alpha: return "alpha";
+        case Need::f16: return "f16";
+        case Need::f32: return "f32";
+        case Need::c: return "c";
+        case Need::bias: return "bias";
+        case Need::f32_with_c: return "f32, c";
+        case Need::odd_rows: return "odd rows";
+    }
+    return "?";
+}
+
+std::vector<GeneralCall> general_calls(int count, std::uint64_t seed) {
     std::vector<GeneralCall> list;
-    for (const Kind& kind : kinds()) {
-        Drawn drawn(632);
+    for (const KindOfCalls& kind : kinds_of_calls()) {
+        DrawnCalls drawn(seed);
         for (int found = 0; found < count;) {
-            const Problem problem = drawn.call(drawn.sizes(kind));
-            if (!validate(problem, Backend::hopper, Check::shapes).empty()) continue;
-            list.push_back({kind.name, problem});
+            GeneralCall call = drawn.call(kind);
+            if (!validate(call.problem, Backend::hopper, Check::shapes).empty()) continue;
+            list.push_back(std::move(call));
             ++found;
         }
     }
     return list;
 }
 
-}  // namespace tilewright::planner
+Losses losses(std::vector<double> each) {
+    if (each.empty()) return {};
+    std::ranges::sort(each);
+    const std::size_t exceeding = each.size() / 100;
+    return {.mean = std::accumulate(each.begin(), each.end(), 0.0) / static_cast<double>(each.size()),
+            .of_99_in_100 = each[each.size() - 1 - exceeding],
+            .worst = each.back()};
+}
+
+}  // namespace tilewright::check
