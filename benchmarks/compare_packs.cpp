@@ -2,10 +2,9 @@
 //
 //   compare_packs PACK [--rounds N] [--each]
 //
-// PACK is a kernels.pack of another build. Its kernels have today's names (hopper::Kernel) and take today's arguments
-// (hopper::Arguments). Every kernel that
-// ships for operands of layout nt runs a few typical problems, with L2 flushed before each call. Both packs' results
-// must have the same bits. --each prints every ratio first. Exit codes:
+// PACK is a kernels.pack of another build (benchmarks/old_pack.h). Every kernel that ships for operands of layout nt
+// runs a few typical problems, with L2 flushed before each call. Both packs' results must have the same bits. --each
+// prints every ratio first. Exit codes:
 // - 1: a kernel is more than 2 % slower than the old one, a kind of problem is more than 0.5 % slower in the mean, or a
 //   kernel was not compared;
 // - 2: a wrong call, or no GPU.
@@ -15,20 +14,19 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
-#include <fstream>
-#include <iterator>
 #include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "bench/pack_calls.h"
-#include "cuda/kernel_pack.h"
 #include "cuda/runtime.h"
 #include "launch/tile_code.h"
 #include "plan/pack.h"
 #include "plan/runnable.h"
 #include "problem/geometry.h"
+
+#include "old_pack.h"
 
 namespace tilewright::benchmark {
 namespace {
@@ -42,38 +40,25 @@ struct Comparison {
     int other_bits = 0;
 };
 
-std::string whole_file(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    std::string bytes{std::istreambuf_iterator<char>(file), {}};
-    if (!file || bytes.empty()) throw std::runtime_error(path + ": cannot be read");
-    return bytes;
-}
-
 class Race {
 public:
-    Race(cuda::Runtime& before, int rounds)
-        : before_(before), rounds_(rounds), harness_(measure::Flush::clean), sum_(sizeof(std::uint64_t)) {}
+    Race(OldPack& before, int rounds) : before_(before), rounds_(rounds), harness_(measure::Flush::clean) {}
 
     const DeviceDescription& description() const { return harness_.description(); }
 
-    void run(const bench::PackProblem& problem, const cuda::KernelPack& known, Comparison& result) {
+    void run(const bench::PackProblem& problem, Comparison& result) {
         bench::GpuOperands operands = bench::gpu_operands(problem.shape, problem.settings);
         Problem on_device = operands.on_device();
         on_device.alpha = problem.alpha;
         for (const bench::KernelCall& call : problem.calls) {
             const std::string expression = launch::kernel_expression(call.kernel);
-            if (!known.find(expression)) continue;
+            if (!before_.kernels().find(expression)) continue;
             const hopper::Kernel tile = planner::runnable_tile(call.tile, on_device, description());
             const Geometry geometry = tilewright::geometry(on_device);
-            const auto of = [&](cuda::Runtime& runtime) {
-                return [&runtime, &geometry, tile](cuda::StreamHandle stream) {
-                    runtime.run(geometry, tile, {.stream = stream});
-                };
-            };
-            const std::vector<measure::Contestant> both{{.name = "before", .call = of(before_)},
-                                                        {.name = "now", .call = of(cuda::runtime())}};
+            const std::vector<measure::Contestant> both{contestant("before", before_.runtime(), geometry, tile),
+                                                        contestant("now", cuda::runtime(), geometry, tile)};
             const std::string kernel = launch::describe(call.kernel);
-            if (hash(operands, both[0]) != hash(operands, both[1])) {
+            if (!agree(harness_, operands, both)) {
                 ++result.other_bits;
                 fmt::print("OTHER BITS: {} at {}\n", kernel, bench::shape_text(problem.shape));
             }
@@ -91,23 +76,9 @@ private:
         return measured[1].seconds / measured[0].seconds;
     }
 
-    std::uint64_t hash(bench::GpuOperands& operands, const measure::Contestant& contestant) {
-        measure::Device& device = harness_.device();
-        operands.poison_output();
-        sum_.fill(0);
-        device.synchronize();
-        contestant.call(device.stream());
-        device.enqueue_hash(operands.output(), sum_, device.stream());
-        device.synchronize();
-        std::uint64_t sum = 0;
-        sum_.download(&sum, sizeof(sum));
-        return sum;
-    }
-
-    cuda::Runtime& before_;
+    OldPack& before_;
     int rounds_;
     bench::GpuBench harness_;
-    measure::Buffer sum_;
 };
 
 void print_each(const Comparison& result) {
@@ -115,20 +86,18 @@ void print_each(const Comparison& result) {
 }
 
 int compare(const std::string& path, int rounds, bool each) {
-    const std::string old_bytes = whole_file(path);
-    const cuda::KernelPack old(old_bytes);
+    OldPack old(path);
     if (cuda::embedded_pack().kernels().empty()) throw std::runtime_error("this build has no kernel pack");
-    cuda::Runtime before(cuda::driver(), old, cuda::DiskCache(""), {});
     const std::vector<hopper::Kernel> tiles = planner::pack();
     const auto is_known = [&](const hopper::Kernel& tile) {
-        return old.find(launch::kernel_expression(tile)).has_value();
+        return old.kernels().find(launch::kernel_expression(tile)).has_value();
     };
     if (std::ranges::none_of(tiles, is_known)) throw std::runtime_error(path + ": holds no kernel of this build");
     const auto expected = static_cast<std::size_t>(std::ranges::count_if(tiles, bench::is_called));
-    Race race(before, rounds);
+    Race race(old, rounds);
     Comparison result;
     for (const bench::PackProblem& problem : bench::pack_problems(race.description(), problems_each)) {
-        race.run(problem, old, result);
+        race.run(problem, result);
         fmt::print(stderr, "\r{} of {} kernels", result.compared.size(), expected);
     }
     const bench::PackVerdict verdict = bench::judge_ratios(result.ratios, kernel_limit, kind_limit);

@@ -77,13 +77,15 @@ public:
           stamped_(prepared()) {}
 
     std::string lines() {
-        const std::uint64_t expected = hash([&] { run_shipped(harness_.device().stream()); });
-        if (hash([&] { run_stamped(harness_.device().stream()); }) != expected) {
-            throw Error("the kernel with stamps has other bits than the one that ships");
-        }
         const std::vector<measure::Contestant> both{
             {.name = "shipped", .call = [&](cuda::StreamHandle stream) { run_shipped(stream); }},
             {.name = "stamped", .call = [&](cuda::StreamHandle stream) { run_stamped(stream); }}};
+        const auto hash = [&](const measure::Contestant& of) {
+            return bench::output_hash(harness_.device(), operands_, of.call);
+        };
+        if (hash(both[0]) != hash(both[1])) {
+            throw Error("the kernel with stamps has other bits than the one that ships");
+        }
         const std::vector<measure::Measurement> times = harness_.stopwatch().race(both, rounds);
         std::string text = about(times).dump() + "\n";
         // Once more, without a flush of L2 ahead of it.
@@ -120,20 +122,6 @@ private:
 
     void run_shipped(cuda::StreamHandle stream) { cuda::runtime().run(geometry_, shipped_, {.stream = stream}); }
     void run_stamped(cuda::StreamHandle stream) { device_.launch(stamped_, {stream}); }
-
-    template <typename Run>
-    std::uint64_t hash(const Run& run) {
-        measure::Buffer sum(sizeof(std::uint64_t));
-        operands_.poison_output();
-        sum.fill(0);
-        harness_.device().synchronize();
-        run();
-        harness_.device().enqueue_hash(operands_.output(), sum, harness_.device().stream());
-        harness_.device().synchronize();
-        std::uint64_t value = 0;
-        sum.download(&value, sizeof(value));
-        return value;
-    }
 
     Json about(const std::vector<measure::Measurement>& times) const {
         return {{"kernel", launch::describe(shipped_)},

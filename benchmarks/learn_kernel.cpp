@@ -142,8 +142,8 @@ public:
             cuda::runtime().run(geometry, tile, {.stream = stream});
         };
         const auto learning = [&](cuda::StreamHandle stream) { kernel_.launch(call, stream); };
-        const std::uint64_t expected = hash(operands, shipped);
-        if (hash(operands, learning) != expected) {
+        const measure::Device& gpu = harness_.device();
+        if (bench::output_hash(gpu, operands, learning) != bench::output_hash(gpu, operands, shipped)) {
             kernel_.check_report();
             throw Error(fmt::format("{} x {} x {}: the learning kernel has other bits than the shipped one", sizes.m,
                                     sizes.n, sizes.k));
@@ -158,22 +158,6 @@ public:
     const std::string& device_name() { return harness_.device().name(); }
 
 private:
-    /// A hash of D, which was NaN before the call.
-    template <typename Call>
-    std::uint64_t hash(bench::GpuOperands& operands, const Call& call) {
-        const measure::Device& gpu = harness_.device();
-        const measure::Buffer sum(sizeof(std::uint64_t));
-        operands.poison_output();
-        sum.fill(0);
-        gpu.synchronize();
-        call(gpu.stream());
-        gpu.enqueue_hash(operands.output(), sum, gpu.stream());
-        gpu.synchronize();
-        std::uint64_t value = 0;
-        sum.download(&value, sizeof(value));
-        return value;
-    }
-
     bench::GpuBench harness_;
     LearningKernel kernel_;
 };

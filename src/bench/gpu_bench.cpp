@@ -23,13 +23,18 @@ namespace {
 
 constexpr check::Effort sampled{.elements = 1 << 14, .multiply_adds = 1 << 22, .tiles = 8, .seed = 1};
 
-/// The gates' verdict on the result of one call.
-std::string failure_of(const measure::Call& call, GpuOperands& operands, const hopper::Kernel& tile,
-                       const measure::Device& device) {
+void call_once(const measure::Device& device, GpuOperands& operands, const measure::Call& call) {
     operands.poison_output();
+    device.synchronize();
     call(device.stream());
     device.synchronize();
     cuda::runtime().device(0).check_report();
+}
+
+/// The gates' verdict on the result of one call.
+std::string failure_of(const measure::Call& call, GpuOperands& operands, const hopper::Kernel& tile,
+                       const measure::Device& device) {
+    call_once(device, operands, call);
     operands.fetch_output();
     return judged_output(operands, tile);
 }
@@ -65,6 +70,17 @@ ProblemSizes gpu_sizes(const BenchShape& shape, const Settings& settings) {
 
 GpuOperands gpu_operands(const BenchShape& shape, const Settings& settings) {
     return {gpu_sizes(shape, settings), settings.scales, check::size_entries(grouped_case(shape)), settings.unpacked};
+}
+
+std::uint64_t output_hash(const measure::Device& device, GpuOperands& operands, const measure::Call& call) {
+    const measure::Buffer sum(sizeof(std::uint64_t));
+    sum.fill(0);
+    call_once(device, operands, call);
+    device.enqueue_hash(operands.output(), sum, device.stream());
+    device.synchronize();
+    std::uint64_t hash = 0;
+    sum.download(&hash, sizeof(hash));
+    return hash;
 }
 
 std::string judged_output(const GpuOperands& operands, const hopper::Kernel& tile) {

@@ -3,6 +3,7 @@
 
 #include <tilewright/plan.h>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -51,6 +52,10 @@ ProblemSizes gpu_sizes(const BenchShape& shape, const Settings& settings);
 
 /// For calls that `validate` accepts.
 GpuOperands gpu_operands(const BenchShape& shape, const Settings& settings);
+
+/// The hash of D after one call, ahead of which D is poisoned. Waits for the GPU. Throws Error if a kernel of
+/// `cuda::runtime()` left a report.
+std::uint64_t output_hash(const measure::Device& device, GpuOperands& operands, const measure::Call& call);
 
 /// The gates' verdict on D in host memory, for sampled tiles and all edges; empty if nothing is wrong.
 std::string judged_output(const GpuOperands& operands, const hopper::Kernel& tile);

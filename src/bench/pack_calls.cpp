@@ -131,6 +131,20 @@ std::vector<PackProblem> pack_problems(const DeviceDescription& device, std::siz
     return problems;
 }
 
+std::optional<PackProblem> pack_problem(const check::GeneralCall& call) {
+    if (call.need == check::Need::bias || call.need == check::Need::odd_rows) return std::nullopt;
+    const ProblemSizes& sizes = call.sizes;
+    return PackProblem{.shape = user_shape(sizes.grouping, call.drawn),
+                       .settings = {.recipe = sizes.recipe,
+                                    .output = sizes.output,
+                                    .backend = Backend::hopper,
+                                    .layout = sizes.layout,
+                                    .accumulation = sizes.accumulation,
+                                    .accumulate = sizes.with_c},
+                       .alpha = call.problem.alpha,
+                       .kind = call.kind};
+}
+
 PackVerdict judge_ratios(const std::vector<KernelRatio>& ratios, double kernel_limit, double kind_limit) {
     std::map<std::string, std::map<std::string, std::vector<double>>> by_kind;
     for (const KernelRatio& each : ratios) by_kind[each.kind][each.kernel].push_back(each.ratio);

@@ -1,11 +1,13 @@
-// Calls that reach every kernel for operands of layout nt that ships, to time the kernels of two packs against each
-// other.
+// Calls that time the kernels of two packs against each other. Some reach every kernel for operands of layout nt that
+// ships; others need general kernels.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "bench/gpu_bench.h"
+#include "check/general_calls.h"
 #include "hopper/description/kernel.h"
 
 namespace tilewright::bench {
@@ -34,6 +36,9 @@ bool is_called(const hopper::Kernel& kernel);
 /// Kernels of planner::pack() with typical problems that run them, at most `most` per kernel: those for which the
 /// planner ranks its tile highest. Asks only the planner.
 std::vector<PackProblem> pack_problems(const DeviceDescription& device, std::size_t most);
+
+/// The call, without kernels. Nothing if it needs a bias or odd rows of D, which operands of benchmarks do not have.
+std::optional<PackProblem> pack_problem(const check::GeneralCall& call);
 
 /// A kernel's time in one pack over that in the other, above 1 where the second is slower.
 struct KernelRatio {

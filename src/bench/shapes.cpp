@@ -10,7 +10,6 @@
 #include "base/math.h"
 #include "bench/python_random.h"
 #include "check/random.h"
-#include "check/user_sizes.h"
 #include "plan/hints.h"
 
 namespace tilewright::bench {
@@ -89,20 +88,21 @@ std::vector<BenchShape> suite_shapes(const std::string& suite_name, const std::v
     return shapes;
 }
 
+BenchShape user_shape(Grouping grouping, check::UserSizes sizes) {
+    return {.grouping = grouping,
+            .groups = sizes.groups,
+            .m = sizes.m,
+            .n = sizes.n,
+            .k = sizes.k,
+            .max_m = sizes.max_m,
+            .sizes = std::move(sizes.group_sizes)};
+}
+
 std::vector<BenchShape> random_shapes(int count, std::uint64_t seed, const std::vector<Grouping>& groupings) {
     std::vector<BenchShape> shapes;
     for (const Grouping grouping : groupings) {
         check::Random random(seed);
-        for (int i = 0; i < count; ++i) {
-            check::UserSizes sizes = check::user_sizes(grouping, random);
-            shapes.push_back({.grouping = grouping,
-                              .groups = sizes.groups,
-                              .m = sizes.m,
-                              .n = sizes.n,
-                              .k = sizes.k,
-                              .max_m = sizes.max_m,
-                              .sizes = std::move(sizes.group_sizes)});
-        }
+        for (int i = 0; i < count; ++i) shapes.push_back(user_shape(grouping, check::user_sizes(grouping, random)));
     }
     return shapes;
 }

@@ -1,14 +1,15 @@
 // What `tilewright bench` multiplies: the layers of known models, or sizes that the user gives.
 #pragma once
 
-#include "check/case.h"
-
 #include <tilewright/problem.h>
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "check/case.h"
+#include "check/user_sizes.h"
 
 namespace tilewright::bench {
 
@@ -33,6 +34,8 @@ std::vector<std::string> suite_names();
 /// Every layer of a model, with each of these row counts. Models without experts have dense layers only.
 std::vector<BenchShape> suite_shapes(const std::string& suite, const std::vector<Grouping>& groupings,
                                      const std::vector<std::int64_t>& rows, std::int64_t groups);
+
+BenchShape user_shape(Grouping grouping, check::UserSizes sizes);
 
 /// Random shapes from a seed, as users have them (check/user_sizes.h). A grouping's shapes do not depend on the other
 /// groupings in the list.

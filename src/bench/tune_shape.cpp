@@ -24,8 +24,7 @@ public:
           operands_(operands),
           settings_(settings),
           problem_(operands.on_device()),
-          geometry_(geometry(problem_)),
-          sum_(sizeof(std::uint64_t)) {}
+          geometry_(geometry(problem_)) {}
 
     hopper::Kernel kernel(const Plan& plan) const {
         return planner::runnable_tile(planner::planned_tile(plan), problem_, bench_.description());
@@ -40,19 +39,8 @@ public:
                 }};
     }
 
-    /// The hash of D after one call.
     std::uint64_t hash(const measure::Contestant& contestant) {
-        measure::Device& device = bench_.device();
-        operands_.poison_output();
-        sum_.fill(0);
-        device.synchronize();
-        contestant.call(device.stream());
-        device.enqueue_hash(operands_.output(), sum_, device.stream());
-        device.synchronize();
-        cuda::runtime().device(0).check_report();
-        std::uint64_t sum = 0;
-        sum_.download(&sum, sizeof(sum));
-        return sum;
+        return output_hash(bench_.device(), operands_, contestant.call);
     }
 
 private:
@@ -61,7 +49,6 @@ private:
     const Settings& settings_;
     Problem problem_;
     Geometry geometry_;
-    measure::Buffer sum_;
 };
 
 /// The first result with each split of k is judged by the gates, the others' must equal it.
