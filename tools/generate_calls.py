@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes python/tilewright/_multiply.py: functions that share most of their arguments, each with all of them written out.
+"""Writes python/tilewright/_multiply.py and _moe_questions.py: functions that share most of their arguments, all written out.
 
-Signatures and docstrings are complete in the file, so that help() and editors show every argument. Each fact is stated
-once, here. A test compares the file with this program's output.
+Signatures are complete in the files, so that help() and editors show every argument. Each fact is stated once: here for the
+products, in _moe.py for layers of experts. A test compares the files with this program's output.
 
-    tools/generate_calls.py           writes the file
-    tools/generate_calls.py --print   prints it
+    tools/generate_calls.py           writes the files
+    tools/generate_calls.py --print   prints them
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import sys
 import textwrap
 from typing import NamedTuple
 
-FILE = pathlib.Path(__file__).parents[1] / "python/tilewright/_multiply.py"
+FOLDER = pathlib.Path(__file__).parents[1] / "python/tilewright"
+FILE, LAYERS, QUESTIONS = (FOLDER / name for name in ("_multiply.py", "_moe.py", "_moe_questions.py"))
 WIDTH = 120
 
 
@@ -442,13 +443,109 @@ def written(function: Function) -> str:
     )
 
 
-def generated() -> str:
-    """The whole file."""
-    return HEAD + "".join(map(written, FUNCTIONS)) + TAIL
+HEAD_OF_LAYERS = '''"""Questions about a layer of experts, with the arguments of `moe`. Written by tools/generate_calls.py."""
+
+from __future__ import annotations
+
+import math
+
+from tilewright import _core, _grouping
+from tilewright._arrays import Array
+from tilewright._core import Finding
+from tilewright._errors import InvalidCall
+from tilewright._explanation import MoeExplanation
+from tilewright._moe import Unit, WeightsAt
+from tilewright._multiply import Operand
+from tilewright._options import Accumulation, Arithmetic, Backend, OutputFormat, helpful
+from tilewright._settings import PlannedDevice, settled
+'''
+
+# name, result, docstring, lines that end the body after `moe`'s own
+LAYER_QUESTIONS = [
+    (
+        "validate_moe",
+        "list[Finding]",
+        """Lists all mistakes of a call of `moe`, and runs nothing.
+
+It takes the arguments of the call itself: change the name. Arrays in host memory are read too: ends that decrease or exceed the
+last row are mistakes.
+
+Args:
+    x, up, down: As in `moe`, and so are all keywords.
+
+Returns:
+    One `Finding` per mistake; an empty list if the call can run.
+
+Raises:
+    TypeError: an unknown keyword.
+
+>>> import numpy as np
+>>> x, up, down = (np.ones(shape, np.float32) for shape in ((2, 4), (3, 8, 4), (3, 4, 4)))
+
+>>> validate_moe(x, up, down, experts=np.int32([[0, 2], [1, -1]]))
+[]
+
+>>> [finding.operand for finding in validate_moe(x, up, down[:2], offsets=[0, 1, 2])]
+['down']""",
+        """try:
+    groups = {groups}
+except InvalidCall as error:
+    return error.findings
+return _core.validate_moe({operands})""",
+    ),
+    (
+        "explain_moe",
+        "MoeExplanation",
+        """Explains how a GPU would compute a call of `moe`: its kernels and their predicted times. It needs no GPU.
+
+It takes the arguments of the call itself: change the name. The GPU is `planned_device`. Experts are expected to have as many rows
+each. A call of several chunks is explained by the first.
+
+Args:
+    x, up, down: As in `moe`, and so are all keywords. Only shapes, formats and recipes count.
+
+Returns:
+    A `MoeExplanation`. `print` shows it as text, a notebook as a table.
+
+Raises:
+    InvalidCall: a ValueError that lists every mistake.
+    TypeError: an unknown keyword.
+
+>>> import numpy as np
+>>> up, down = (quantize(np.ones(shape, np.float32), "128x128") for shape in ((4, 512, 256), (4, 256, 256)))
+
+>>> found = explain_moe(np.ones((16, 256), np.float32), up, down, experts=np.zeros((16, 2), np.int32))
+>>> [step.name for step in found.steps], found.launches
+(['permute', 'up', 'activate', 'down', 'combine'], 5)""",
+        """groups = {groups}
+return MoeExplanation(*_core.explain_moe({operands}))""",
+    ),
+]
+
+
+def layer_questions() -> str:
+    """The file of questions about layers: signature and dictionaries are those of `moe`."""
+    source = LAYERS.read_text()
+    signature = re.search(r"^def moe\((.*?)^\) -> Array:", source, re.DOTALL | re.MULTILINE)
+    body = re.search(r"^(    invariant, overlap, planned_device = settled.*?)^    groups = (.*?)\n", source, re.DOTALL | re.MULTILINE)
+    operands = re.search(r"return _core\.moe\((.*?)\)\n", source)
+    assert signature and body and operands, "_moe.py has another form"
+    made = HEAD_OF_LAYERS
+    for name, result, docstring, ending in LAYER_QUESTIONS:
+        text = textwrap.indent(docstring, "    ").lstrip()
+        asked = textwrap.indent(ending.format(groups=body.group(2), operands=operands.group(1)), "    ")
+        made += f'\n\n@helpful\ndef {name}({signature.group(1)}) -> {result}:\n    """{text}\n    """\n{body.group(1)}{asked}\n'
+    return made
+
+
+def generated() -> dict[pathlib.Path, str]:
+    """The text of each file."""
+    return {FILE: HEAD + "".join(map(written, FUNCTIONS)) + TAIL, QUESTIONS: layer_questions()}
 
 
 if __name__ == "__main__":
-    if "--print" in sys.argv:
-        print(generated(), end="")
-    else:
-        FILE.write_text(generated())
+    for path, text in generated().items():
+        if "--print" in sys.argv:
+            print(text, end="")
+        else:
+            path.write_text(text)

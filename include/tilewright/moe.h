@@ -122,10 +122,14 @@ struct MoeStep {
     double seconds = 0;           // predicted
     std::int64_t bytes = 0;       // through HBM
     std::int64_t link_bytes = 0;  // from other ranks
+    /// Seconds of it that wait for other ranks: barriers, collectives, and bytes from other ranks where they take longer
+    /// than those through HBM. No other work hides them.
+    double exposed_seconds = 0;
+    int launches = 1;  // kernels and collectives; 0: the kernel of the next step does it too
 };
 
 /// The kernels of a layer in their order, of one chunk, and their predicted times. Groups are expected to be of equal
-/// size.
+/// size. A layer in memory of the host is explained as if a GPU had it. Throws Error with every finding.
 std::vector<MoeStep> explain(const Moe& layer, const DeviceDescription& device = h200());
 
 /// What `route` writes; each may be not given. R is T * (k + shared).

@@ -3,6 +3,7 @@
 #include "expert_group.h"
 #include "linear.h"
 #include "moe.h"
+#include "moe_questions.h"
 #include "packing.h"
 #include "plans.h"
 #include "quantizers.h"
@@ -155,6 +156,7 @@ NB_MODULE(_core, m) {
     bind_token_quantizers(m);
     bind_linear(m);
     bind_moe(m);
+    bind_moe_questions(m);
     bind_expert_group(m);
     m.def(
         "recipes",

@@ -3,7 +3,8 @@
 - `quantize` makes operands of a multiplication, `pack_weights` packs FP4 weights once. `recipes` lists the pairs.
 - `gemm`, `batched_gemm`, `grouped_gemm` and `k_grouped_gemm` multiply.
 - `moe` computes a layer of experts in one call, `route` sorts its tokens.
-- `validate`, `explain` and `workspace_bytes` answer questions about a call. They take its arguments.
+- `validate`, `explain` and `workspace_bytes` answer questions about a call. They take its arguments. `validate_moe` and
+  `explain_moe` do for `moe`.
 - `options` and `defaults` set what calls leave out.
 
 `help` of each function describes its arguments.
@@ -28,9 +29,11 @@ except ImportError as error:
     from tilewright import _core
 
 from tilewright._arrays import Array
-from tilewright._core import Explanation, Finding, Plan, RawArray
+from tilewright._core import Explanation, Finding, MoeStep, Plan, RawArray
 from tilewright._errors import InvalidCall
+from tilewright._explanation import MoeExplanation
 from tilewright._moe import Routed, moe, route
+from tilewright._moe_questions import explain_moe, validate_moe
 from tilewright._multiply import (
     batched_gemm,
     explain,
@@ -52,6 +55,8 @@ __all__ = [
     "Explanation",
     "Finding",
     "InvalidCall",
+    "MoeExplanation",
+    "MoeStep",
     "PackedWeights",
     "Plan",
     "Quantized",
@@ -63,6 +68,7 @@ __all__ = [
     "defaults",
     "encode",
     "explain",
+    "explain_moe",
     "gemm",
     "grouped_gemm",
     "k_grouped_gemm",
@@ -75,5 +81,6 @@ __all__ = [
     "route",
     "transpose_codes",
     "validate",
+    "validate_moe",
     "workspace_bytes",
 ]

@@ -305,6 +305,47 @@ def weight_gradient(gate_up: object, gradient: object, rows: object, count: obje
     A new array, f32 [T, count]: the gradients of the first weights of each token. `unit` has keywords of moe.
     """
 
+class MoeStep:
+    """A kernel of a layer of experts; over ranks, a step of a round."""
+
+    @property
+    def name(self) -> str:
+        """'route', 'permute', 'up', 'barrier', ..."""
+
+    @property
+    def what(self) -> str:
+        """The plan of a product; else what the step does."""
+
+    @property
+    def seconds(self) -> float:
+        """Predicted."""
+
+    @property
+    def bytes(self) -> int:
+        """Through HBM."""
+
+    @property
+    def link_bytes(self) -> int:
+        """From other ranks."""
+
+    @property
+    def exposed_seconds(self) -> float:
+        """The part of `seconds` that waits for other ranks."""
+
+    @property
+    def launches(self) -> int:
+        """Kernels and collectives; 0: the next step's kernel does it too."""
+
+    def __repr__(self) -> str: ...
+
+def validate_moe(x: object | None, up: object | None, down: object | None, layer: dict, groups: dict, options: dict) -> list[Finding]:
+    """All that is wrong with a layer of experts."""
+
+def explain_moe(x: object | None, up: object | None, down: object | None, layer: dict, groups: dict, options: dict) -> tuple[str, list[str], list[Finding], list[MoeStep]]:
+    """
+    The device, its figures that were not measured, why no kernels serve the layer, and its steps.
+    """
+
 class Ranks:
     """The ranks of an engine. A group takes them."""
 

@@ -5,6 +5,9 @@
 
 #include "api/link_rates.h"
 #include "launch/moe.h"
+#include "launch/preparation.h"
+#include "launch/quantize.h"
+#include "problem/gpu_call.h"
 
 namespace tilewright {
 namespace {
@@ -12,6 +15,17 @@ namespace {
 constexpr double copy_rate = 0.94;  // of a copy, over that of reading: measured on an H200
 
 std::int64_t share_of(std::int64_t bytes, double share) { return std::llround(static_cast<double>(bytes) * share); }
+
+/// The kernels of a product: those that write its workspace, and the product's own.
+int launches_of(const Problem& product) {
+    void* const nowhere = reinterpret_cast<void*>(std::uintptr_t{1} << 62);
+    return static_cast<int>(launch::lower_workspace(gpu_call(product, nowhere).before, nowhere).size()) + 1;
+}
+
+/// With ends, one more kernel clears the rows that do not exist.
+int launches_of(const StagedOperand& staged, bool round_up) {
+    return static_cast<int>(launch::lower(staged.numbers, staged.out, round_up).size()) + (staged.ends.given() ? 1 : 0);
+}
 
 }  // namespace
 
@@ -33,21 +47,23 @@ double ExplainedSteps::copy_seconds(std::int64_t bytes, std::int64_t link_bytes)
                     static_cast<double>(link_bytes) / pulled_bytes_per_second);
 }
 
-void ExplainedSteps::add_copy(MoeStep step, double start) {
-    step.seconds = start + copy_seconds(step.bytes, step.link_bytes);
+void ExplainedSteps::add_copy(MoeStep step, double start, double exposed) {
+    const double copied = copy_seconds(step.bytes, step.link_bytes);
+    step.seconds = start + copied;
+    step.exposed_seconds = exposed + copied - copy_seconds(step.bytes, 0);
     add(std::move(step));
 }
 
 void ExplainedSteps::add_up_to_combine(const Moe& layer, const MoeSteps& made, const ExpectedShares& expected) {
     add_rows(layer, made, expected);
-    if (made.staged_rows) add_quantizer(made.staged_rows->numbers, made.staged_rows->out);
+    if (made.staged_rows) add_quantizer(*made.staged_rows, layer.round_up);
     add_product("up", made.up);
     const moe::ActivateStep& step = made.activate;
     add_copy({.name = "activate",
               .what = std::string(name(layer.unit.kind)) + " to " + recipe_text(step.out),
               .bytes = share_of(bytes_of(step.gate_up) + bytes_of(step.factors), expected.rows) +
                        share_of(bytes_of(step.out), step.clears ? 1 : expected.rows)});
-    if (made.staged_h) add_quantizer(made.staged_h->numbers, made.staged_h->out);
+    if (made.staged_h) add_quantizer(*made.staged_h, layer.round_up);
     add_product("down", made.down);
 }
 
@@ -56,13 +72,15 @@ void ExplainedSteps::add_product(const std::string& name, const Product& product
     add({.name = name,
          .what = made.tile.empty() ? "nothing to compute" : made.tile,
          .seconds = made.cost.seconds,
-         .bytes = made.cost.memory_bytes + made.cost.preparation_bytes});
+         .bytes = made.cost.memory_bytes + made.cost.preparation_bytes,
+         .launches = made.tile.empty() ? 0 : launches_of(product.problem)});
 }
 
-void ExplainedSteps::add_quantizer(const Tensor& numbers, const Operand& out) {
+void ExplainedSteps::add_quantizer(const StagedOperand& staged, bool round_up) {
     add_copy({.name = "quantize",
-              .what = std::string(name(numbers.format)) + " to " + recipe_text(out),
-              .bytes = bytes_of(numbers) + bytes_of(out)});
+              .what = std::string(name(staged.numbers.format)) + " to " + recipe_text(staged.out),
+              .bytes = bytes_of(staged.numbers) + bytes_of(staged.out),
+              .launches = launches_of(staged, round_up)});
 }
 
 void ExplainedSteps::add_rows(const Moe& layer, const MoeSteps& made, const ExpectedShares& expected) {
@@ -74,7 +92,7 @@ void ExplainedSteps::add_rows(const Moe& layer, const MoeSteps& made, const Expe
                   .bytes = bytes_of(made.route->routing.experts) + bytes_of(made.route->out.rows) +
                            bytes_of(made.route->out.ends)});
     }
-    if (made.token_codes) add_quantizer(layer.x, *made.token_codes);
+    if (made.token_codes) add_quantizer({.numbers = layer.x, .out = *made.token_codes}, layer.round_up);
     if (!made.permute) return;
     const moe::PermuteStep& step = *made.permute;
     const std::string with_route = made.route && !routes_first ? ", with the route" : "";

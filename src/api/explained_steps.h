@@ -34,8 +34,8 @@ public:
     explicit ExplainedSteps(const DeviceDescription& device) : device_(device) {}
 
     void add(MoeStep step) { list_.push_back(std::move(step)); }
-    /// A step that takes `start` and the time of its bytes.
-    void add_copy(MoeStep step, double start = launch_seconds);
+    /// A step that takes `start` and the time of its bytes. `exposed`: as much of `start` waits for other ranks.
+    void add_copy(MoeStep step, double start = launch_seconds, double exposed = 0);
     /// All steps of a layer but the sum.
     void add_up_to_combine(const Moe& layer, const MoeSteps& made, const ExpectedShares& expected = {});
 
@@ -45,7 +45,7 @@ public:
 
 private:
     void add_product(const std::string& name, const Product& product);
-    void add_quantizer(const Tensor& numbers, const Operand& out);
+    void add_quantizer(const StagedOperand& staged, bool round_up);
     void add_rows(const Moe& layer, const MoeSteps& made, const ExpectedShares& expected);
 
     const DeviceDescription& device_;

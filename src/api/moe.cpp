@@ -50,8 +50,8 @@ std::vector<Finding> validate(const Moe& layer, Backend backend, Check how_much)
     const MoeSteps made = steps(layer, imagined);
     const Check of_products = how_much == Check::contents && made.route ? Check::call : how_much;
     findings = renamed(validate(made.up.problem, resolved, of_products), names_of_up);
-    if (of_products == Check::contents) how_much = Check::call;  // once
-    for (Finding& finding : renamed(validate(made.down.problem, resolved, how_much), names_of_down)) {
+    const Check of_down = how_much == Check::contents ? Check::call : how_much;  // the caller's ends are read once
+    for (Finding& finding : renamed(validate(made.down.problem, resolved, of_down), names_of_down)) {
         const auto is_same = [&](const Finding& other) { return other.message() == finding.message(); };
         if (std::none_of(findings.begin(), findings.end(), is_same)) findings.push_back(std::move(finding));
     }

@@ -29,7 +29,8 @@ std::vector<MoeStep> explain_whole(const Moe& layer, const DeviceDescription& de
 
 }  // namespace
 
-std::vector<MoeStep> explain(const Moe& layer, const DeviceDescription& device) {
+std::vector<MoeStep> explain(const Moe& given, const DeviceDescription& device) {
+    const Moe layer = as_on_gpu(given);
     require_none(validate(layer, Backend::hopper, Check::shapes));
     const MoeSizes sizes = sizes_of(layer);
     if (!sizes.has_routing()) return explain_whole(layer, device);

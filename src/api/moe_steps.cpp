@@ -237,6 +237,16 @@ Moe tokens_of(const Moe& layer, std::int64_t begin, std::int64_t end) {
     return made;
 }
 
+Moe as_on_gpu(Moe layer) {
+    const auto move = [](auto&... memories) { ((memories.device = {.kind = DeviceId::Kind::cuda}), ...); };
+    for (Operand* operand : {&layer.quantized, &layer.up, &layer.down}) {
+        move(operand->values, operand->scales, operand->tensor_scale, operand->packed);
+    }
+    move(layer.x, layer.routing.experts, layer.routing.weights, layer.routing.map, layer.groups.sizes,
+         layer.row_weights, layer.up_bias, layer.down_bias, layer.addend, layer.out);
+    return layer;
+}
+
 MoeSteps steps(const Moe& layer, Arena& arena, const RankedRows& ranked) {
     return LayerLayout(layer, arena, ranked).steps();
 }

@@ -49,6 +49,9 @@ bool is_written_directly(const OperandRecipe& recipe);
 /// The part of a layer for tokens `begin` to `end`.
 Moe tokens_of(const Moe& layer, std::int64_t begin, std::int64_t end);
 
+/// The layer with all tensors said to be on a GPU: for questions about shapes.
+Moe as_on_gpu(Moe layer);
+
 /// Sizes that a layer's tensors agree on.
 struct MoeSizes {
     std::int64_t experts = 0;

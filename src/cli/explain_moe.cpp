@@ -30,11 +30,13 @@ struct ExplainMoeArguments {
 };
 
 MoeStep total_of(const std::vector<MoeStep>& steps) {
-    MoeStep total{.name = "total"};
+    MoeStep total{.name = "total", .launches = 0};
     for (const MoeStep& step : steps) {
         total.seconds += step.seconds;
         total.bytes += step.bytes;
         total.link_bytes += step.link_bytes;
+        total.exposed_seconds += step.exposed_seconds;
+        total.launches += step.launches;
     }
     return total;
 }
@@ -42,14 +44,23 @@ MoeStep total_of(const std::vector<MoeStep>& steps) {
 std::string bytes_text(std::int64_t bytes) { return output::format_bytes(static_cast<double>(bytes)); }
 
 output::Table table_of(const std::vector<MoeStep>& steps, bool has_ranks) {
-    std::vector<output::Column> columns{
-        {.title = has_ranks ? "step" : "kernel"}, {.title = "time", .right = true}, {.title = "bytes", .right = true}};
-    if (has_ranks) columns.push_back({.title = "from others", .right = true});
+    std::vector<output::Column> columns{{.title = "step"},
+                                        {.title = "launches", .right = true},
+                                        {.title = "time", .right = true},
+                                        {.title = "bytes", .right = true}};
+    if (has_ranks) {
+        columns.push_back({.title = "exposed", .right = true});
+        columns.push_back({.title = "from others", .right = true});
+    }
     columns.push_back({.title = "what"});
     output::Table table(columns);
     const auto add = [&](const MoeStep& step) {
-        std::vector<std::string> cells{step.name, output::format_duration(step.seconds), bytes_text(step.bytes)};
-        if (has_ranks) cells.push_back(bytes_text(step.link_bytes));
+        std::vector<std::string> cells{step.name, std::to_string(step.launches), output::format_duration(step.seconds),
+                                       bytes_text(step.bytes)};
+        if (has_ranks) {
+            cells.push_back(output::format_duration(step.exposed_seconds));
+            cells.push_back(bytes_text(step.link_bytes));
+        }
         cells.push_back(step.what);
         table.add(cells);
     };
@@ -71,9 +82,14 @@ ordered_json json_of(const ExplainMoeArguments& arguments, const DeviceDescripti
                      const std::vector<MoeStep>& steps) {
     ordered_json list = ordered_json::array();
     for (const MoeStep& step : steps) {
-        list.push_back(
-            {{"name", step.name}, {"what", step.what}, {"us", step.seconds * 1e6}, {"memory_bytes", step.bytes}});
-        if (arguments.has_ranks()) list.back()["link_bytes"] = step.link_bytes;
+        list.push_back({{"name", step.name},
+                        {"what", step.what},
+                        {"launches", step.launches},
+                        {"us", step.seconds * 1e6},
+                        {"memory_bytes", step.bytes}});
+        if (!arguments.has_ranks()) continue;
+        list.back()["exposed_us"] = step.exposed_seconds * 1e6;
+        list.back()["link_bytes"] = step.link_bytes;
     }
     const MoeStep total = total_of(steps);
     ordered_json report{{"layer",
@@ -88,12 +104,14 @@ ordered_json json_of(const ExplainMoeArguments& arguments, const DeviceDescripti
                           {"weights_at", arguments.layer.weights_at}}},
                         {"device", device.name},
                         {"assumed", device.assumed},
+                        {"launches", total.launches},
                         {"us", total.seconds * 1e6},
                         {"memory_bytes", total.bytes},
                         {"kernels", std::move(list)}};
     if (arguments.has_ranks()) {
         report["layer"]["ranks"] = arguments.ranks.ranks;
         report["layer"]["exchange"] = arguments.ranks.exchange;
+        report["exposed_us"] = total.exposed_seconds * 1e6;
         report["link_bytes"] = total.link_bytes;
     }
     return report;
@@ -131,7 +149,8 @@ void add_explain_moe(CLI::App& explain) {
         "Needs no GPU. Assumes groups of equal size. Products have their plan's tile and time; the time of the other "
         "kernels\nis a launch and their bytes.\n\nWith --ranks: the steps of one round, of at most {} tokens of each "
         "GPU. --experts are those of all GPUs. Each GPU has\nall shared experts. The times between GPUs are those of "
-        "NVLink, measured on two H100.\n\nExample:\n  tilewright explain moe --experts 128 --top 8 --hidden 2048 "
+        "NVLink, measured on two H100. The exposed part\nof a time waits for other GPUs.\n\nExample:\n  tilewright "
+        "explain moe --experts 128 --top 8 --hidden 2048 "
         "--inner 768 --tokens 512 --recipe 1x128:128x128\n  tilewright explain moe --experts 128 --top 8 --hidden 2048 "
         "--inner 768 --tokens 512 --ranks 8 --device h100",
         ExpertGroupOptions{}.chunk));

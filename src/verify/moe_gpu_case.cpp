@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "api/moe_steps.h"
 #include "base/math.h"
 #include "check/memory.h"
 #include "measure/span.h"
@@ -16,12 +17,6 @@ constexpr std::size_t tensor_alignment = 256;
 constexpr DeviceId gpu{.kind = DeviceId::Kind::cuda};
 
 }  // namespace
-
-Moe as_on_gpu(Moe layer) {
-    for (auto& [name, tensor] : check::tensors_of(layer)) tensor->device = gpu;
-    layer.up.packed.device = layer.down.packed.device = gpu;
-    return layer;
-}
 
 MoeGpuCase::MoeGpuCase(const check::MoeCase& original) : layer_(original.layer()) {
     const bool in_place = layer_.addend.given() && layer_.addend.data == layer_.out.data;

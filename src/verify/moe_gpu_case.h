@@ -13,9 +13,6 @@
 
 namespace tilewright::verify {
 
-/// The layer with all tensors said to be on a GPU; only for checks of shapes.
-Moe as_on_gpu(Moe layer);
-
 class MoeGpuCase {
 public:
     /// Copies the case in its present state. If the addend is out's memory, it stays so.

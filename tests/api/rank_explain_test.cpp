@@ -240,6 +240,70 @@ TEST(RankExplain, TakesAsLongAsItsLink) {
     for (const MoeStep& step : steps) EXPECT_GT(step.seconds, 1e-6) << step.name;
 }
 
+int launches_of(const std::vector<MoeStep>& steps) {
+    int launches = 0;
+    for (const MoeStep& step : steps) launches += step.launches;
+    return launches;
+}
+
+/// In a call, each kernel that can be a barrier is one.
+TEST(RankExplain, LaunchesAreThoseOfTheRun) {
+    constexpr int announce = 1, rows = 2, products = 3, combine = 1;  // rows: route and permute
+    struct Row {
+        bool has_addresses;
+        RankSums sums;
+        int exchanges;
+    };
+    for (const Row& row : {Row{true, RankSums::rows, 0}, Row{true, RankSums::sums, 1}, Row{false, RankSums::rows, 4},
+                           Row{false, RankSums::sums, 4}}) {
+        SCOPED_TRACE(std::string(name(row.sums)) + (row.has_addresses ? ", addresses" : ", collectives"));
+        RankedLayer layer(spec_of());
+        layer.options.sums = row.sums;
+        const std::vector<MoeStep> steps = layer.explain(2, row.has_addresses);
+        EXPECT_EQ(launches_of(steps), announce + rows + products + combine + row.exchanges);
+        // A sum of more tokens has more blocks than may wait.
+        layer.options.max_tokens = 1024;
+        EXPECT_EQ(launches_of(layer.explain(2, row.has_addresses)), launches_of(steps) + 1);
+    }
+    MoeSpec few = spec_of();
+    few.tokens = 8;
+    EXPECT_EQ(launches_of(RankedLayer(few).explain(2, true)), announce + 1 + products + combine);
+    few.weights_at = WeightsAt::input;  // weights of other ranks are read after a separate barrier
+    EXPECT_EQ(launches_of(RankedLayer(few).explain(2, true)), announce + 2 + products + combine);
+}
+
+TEST(RankExplain, AScaleOfATensorTakesFourLaunches) {
+    const MoeStep quantize = step_named(RankedLayer(spec_of("tensor:tensor")).explain(2, true), "quantize");
+    EXPECT_EQ(quantize.launches, 4);
+    MoeSpec spec = spec_of("nvfp4:nvfp4");
+    spec.tokens = 8;
+    EXPECT_EQ(step_named(explain(MoeCase(spec).layer()), "quantize").launches, 4);
+    spec.recipe = recipe_named("mxfp4:mxfp4");
+    EXPECT_EQ(step_named(explain(MoeCase(spec).layer()), "quantize").launches, 1);
+}
+
+TEST(RankExplain, ExposedIsTheWaitForOtherRanks) {
+    for (const bool has_addresses : {false, true}) {
+        for (const RankSums sums : {RankSums::rows, RankSums::sums}) {
+            RankedLayer layer(spec_of());
+            layer.options.sums = sums;
+            layer.options.max_tokens = layer.options.chunk = 1 << 14;
+            for (const MoeStep& step : layer.explain(2, has_addresses)) {
+                SCOPED_TRACE(step.name);
+                EXPECT_LE(step.exposed_seconds, step.seconds);
+                if (step.name == "barrier") {
+                    EXPECT_GE(step.exposed_seconds, barrier_seconds);
+                } else if (step.name.starts_with("all-")) {
+                    EXPECT_DOUBLE_EQ(step.exposed_seconds, collective_seconds(step.link_bytes));
+                } else {
+                    EXPECT_EQ(step.exposed_seconds > 0, step.link_bytes > 0);
+                }
+            }
+        }
+    }
+    for (const MoeStep& step : explain(RankedLayer(spec_of()).layer())) EXPECT_EQ(step.exposed_seconds, 0) << step.name;
+}
+
 TEST(RankExplain, ARoundHasAChunkOfTokens) {
     RankedLayer layer(spec_of()), part(spec_of());
     layer.options.max_tokens = 1000;

@@ -53,11 +53,20 @@ TEST(MoeCommands, ExplainCountsTheKernelsOfEveryRecipe) {
         EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
         const json report = json::parse(outcome.out);
         double seconds = 0;
+        int launches = 0;
         for (const json& kernel : report.at("kernels")) {
             EXPECT_GT(kernel.at("us"), 1) << recipe;
             EXPECT_GT(kernel.at("memory_bytes"), 0) << recipe;
+            if (kernel.at("name") == "quantize") {  // of a whole tensor; its missing rows are cleared first
+                EXPECT_GE(kernel.at("launches"), 4);
+                EXPECT_LE(kernel.at("launches"), 5);
+            } else {
+                EXPECT_EQ(kernel.at("launches"), 1) << recipe << kernel.at("name");
+            }
             seconds += kernel.at("us").get<double>();
+            launches += kernel.at("launches").get<int>();
         }
+        EXPECT_EQ(launches, report.at("launches"));
         EXPECT_NEAR(seconds, report.at("us"), 1e-6 * seconds);
         return kernels_of(report);
     };
@@ -79,6 +88,13 @@ json explained(std::vector<std::string> words) {
     return json::parse(outcome.out);
 }
 
+TEST(MoeCommands, ExplainCountsTheKernelsThatPrepareAProduct) {
+    for (const json& kernel : explained(explain_of("bf16:mxfp4", "128", {"--unpacked"})).at("kernels")) {
+        const bool is_product = kernel.at("name") == "up" || kernel.at("name") == "down";
+        EXPECT_EQ(kernel.at("launches") > 1, is_product) << kernel.at("name");
+    }
+}
+
 TEST(MoeCommands, ExplainOverRanksHasTheirStepsAndLink) {
     using Names = std::vector<std::string>;
     const auto steps = [](const std::string& tokens, const std::vector<std::string>& more) {
@@ -87,6 +103,8 @@ TEST(MoeCommands, ExplainOverRanksHasTheirStepsAndLink) {
         for (const json& step : report.at("kernels")) link_bytes += step.at("link_bytes").get<std::int64_t>();
         EXPECT_EQ(link_bytes, report.at("link_bytes"));
         EXPECT_GT(link_bytes, 0);
+        EXPECT_GT(report.at("exposed_us"), 0);
+        EXPECT_LT(report.at("exposed_us"), report.at("us"));
         return kernels_of(report);
     };
     // Few tokens return rows, and more return sums.
@@ -121,11 +139,13 @@ TEST(MoeCommands, ExplainOverRanksTakesTokensOfEachAndExpertsOfAll) {
 TEST(MoeCommands, OnlyExplainOverRanksShowsBytesFromOthers) {
     const Outcome one = run_program(explain_of("1x128:128x128", "512"));
     EXPECT_FALSE(contains(one.out, "from others")) << one.out;
+    EXPECT_FALSE(contains(one.out, "exposed")) << one.out;
     EXPECT_FALSE(explained(explain_of("1x128:128x128", "512")).contains("link_bytes"));
     const Outcome ranks = run_program(explain_of("1x128:128x128", "512", {"--ranks", "8"}));
     EXPECT_EQ(ranks.exit_code, 0) << ranks.err;
     EXPECT_TRUE(contains(ranks.out, "512 tokens on each of 8 ranks, 128 experts")) << ranks.out;
     EXPECT_TRUE(contains(ranks.out, "from others")) << ranks.out;
+    EXPECT_TRUE(contains(ranks.out, "exposed")) << ranks.out;
 }
 
 TEST(MoeCommands, MistakesAreNamedInOneLine) {

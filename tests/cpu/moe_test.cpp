@@ -456,6 +456,38 @@ TEST(MoeMisuse, WrongGroupsAreNamed) {
         spec, [](Moe& l) { l.groups.alignment = 0; }, "groups.alignment: got 0");
 }
 
+/// Ends of `route` are not there yet. Those of the caller are read.
+TEST(MoeMisuse, OnlyTheCallersEndsAreRead) {
+    for (const MoeForm form : check::all_moe_forms) {
+        SCOPED_TRACE(name(form));
+        MoeSpec spec = small("1x128:128x128");
+        spec.form = form;
+        spec.chosen = MoeChoices::none;
+        MoeCase test(spec);
+        EXPECT_TRUE(validate(test.layer(), Backend::cpu, Check::contents).empty());
+        if (form == MoeForm::tokens) continue;
+        const Tensor& sizes = test.layer().groups.sizes;
+        ASSERT_EQ(sizes.format, Format::i32);
+        static_cast<std::int32_t*>(sizes.data)[spec.experts - 1] = 10'000;
+        const std::vector<Finding> found = validate(test.layer(), Backend::cpu, Check::contents);
+        ASSERT_EQ(found.size(), 1U);
+        EXPECT_EQ(found[0].operand, "groups.sizes");
+        EXPECT_EQ(messages(test.layer()), "");
+    }
+}
+
+/// As a GPU would compute it.
+TEST(Moe, ALayerInHostMemoryIsExplained) {
+    for (const MoeForm form : check::all_moe_forms) {
+        MoeSpec spec = small("1x128:128x128");
+        spec.form = form;
+        const MoeCase test(spec);
+        const std::vector<MoeStep> steps = explain(test.layer());
+        ASSERT_EQ(steps.size(), 5U) << name(form);
+        for (const MoeStep& step : steps) EXPECT_EQ(step.launches, 1) << step.name;
+    }
+}
+
 TEST(MoeMisuse, WrongInputsAndOutputsAreNamed) {
     MoeSpec spec = small("1x128:128x128");
     spec.with_addend = true;

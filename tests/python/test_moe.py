@@ -1,5 +1,7 @@
 """`tilewright.moe` and `route`: against float64, against their steps by public calls, and wrong calls."""
 
+import inspect
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -237,8 +239,11 @@ WRONG = {
 @pytest.mark.parametrize("operand", WRONG)
 def test_misuse_names_the_keyword(operand):
     keywords, text = WRONG[operand]
-    operands, message = refusal(tw.moe, X, *FP8, **{"experts": IDS, "weights": WEIGHTS, **keywords})
+    call = {"experts": IDS, "weights": WEIGHTS, **keywords}
+    operands, message = refusal(tw.moe, X, *FP8, **call)
     assert operand in operands and text in message, message
+    assert refusal(tw.explain_moe, X, *FP8, **call) == (operands, message)
+    assert [finding.message() for finding in tw.validate_moe(X, *FP8, **call)] == message.split("\n")
 
 
 def test_misuse_of_operands():
@@ -270,6 +275,68 @@ def test_misuse_of_operands():
         tw.moe(X, *FP8, IDS)
 
 
+def forms():
+    """A right call of each form: x and its keywords."""
+    rows, routed = sorted_rows()
+    aligned = {"aligned_offsets": np.arange(EXPERTS) * 128 + 5}
+    return [
+        (X, {"experts": IDS, "weights": WEIGHTS}),
+        (tw.quantize(X, "1x128"), {"experts": IDS, "shared": 1, "weights_at": "activation", "chunk": 7}),
+        (rows, {"offsets": routed.ends, "row_weights": routed.weights}),
+        (np.zeros((128 * EXPERTS, HIDDEN), BF16), aligned),
+        (np.zeros((EXPERTS, 40, HIDDEN), np.float16), {"counts": [1, 2, 3, 4, 40], "expected_m": 2}),
+    ]
+
+
+@pytest.mark.parametrize("question", [tw.validate_moe, tw.explain_moe])
+def test_questions_take_the_arguments_of_the_call(question):
+    asked, called = (inspect.signature(function) for function in (question, tw.moe))
+    assert asked.parameters == called.parameters
+    for x, call in forms():
+        tw.moe(x, *FP8, **call)
+        found = question(x, *FP8, **call)
+        assert found == [] if question is tw.validate_moe else found.unavailable == [] and found.launches == len(found.steps)
+    with pytest.raises(TypeError, match=rf"{question.__name__}\(\) has no keyword 'topk_ids'\. Did you mean experts="):
+        question(X, *FP8, topk_ids=IDS)
+
+
+def test_validate_reads_ends():
+    (finding,) = tw.validate_moe(X, *FP8, offsets=[5, 3, 9, 20, 24])
+    assert finding.operand == "offsets" and "Did you pass sizes?" in finding.message()
+    assert [finding.operand for finding in tw.validate_moe(X, *FP8, offsets=[1], counts=[1])] == ["groups"]
+
+
+def test_explain_lists_the_kernels_of_each_form():
+    steps = [[step.name for step in tw.explain_moe(x, *FP8, **call).steps] for x, call in forms()]
+    layer, last = ["permute", "up", "activate", "down"], ["combine"]
+    assert steps == [layer + last] * 3 + [layer, layer + last]  # the second product writes bfloat16 of rows
+    many = np.zeros((1024, K), np.int32)
+    found = tw.explain_moe(np.zeros((1024, HIDDEN), np.float32), *FP8, experts=many)
+    assert found.steps[0].name == "route" and found.steps[0].bytes > 0 and found.link_bytes == found.exposed_seconds == 0
+    assert found.seconds == pytest.approx(sum(step.seconds for step in found.steps)) and found.seconds > 1e-6
+    tensor = tw.explain_moe(X, *quantized("tensor"), experts=IDS)
+    assert [step.launches for step in tensor.steps if step.name == "quantize"] == [4, 4] and tensor.launches == len(tensor.steps) + 6
+
+
+def test_explain_plans_for_the_device_that_is_asked_for():
+    found = [tw.explain_moe(X, *FP8, experts=IDS, planned_device=device) for device in ("h200", "h20")]
+    assert [each.device for each in found] == ["h200", "h20"] and found[0].seconds != found[1].seconds and found[1].assumed
+    with tw.options(planned_device="h100"):
+        assert tw.explain_moe(X, *FP8, experts=IDS).device == "h100"
+
+
+def test_an_explanation_is_text_and_a_table():
+    found = tw.explain_moe(X, *FP8, experts=IDS)
+    lines = str(found).split("\n")
+    assert lines[0].startswith("5 launches, ") and lines[1].startswith("device: ") and lines[2].startswith("permute: 72 rows of 1x128, ")
+    assert len(lines) == 2 + len(found.steps) and "exposed" not in str(found) and lines[0] in repr(found)
+    table = found._repr_html_()
+    assert table.startswith("<table><caption>") and table.count("<tr>") == table.count("</tr>") == 1 + len(found.steps)
+    refused = tw.explain_moe(X, UP, DOWN, experts=IDS)
+    assert refused.steps == [] and {finding.operand for finding in refused.unavailable} >= {"x", "up"}
+    assert str(refused).startswith("no Hopper kernel: ") and "<tr>" not in refused._repr_html_()
+
+
 def test_misuse_of_route():
     assert refusal(tw.route, IDS, 0)[0] == ["num_experts"]
     assert refusal(tw.route, IDS, 5000)[0] == ["num_experts"]
@@ -287,5 +354,8 @@ def test_tensors_of_torch():
     assert given.dtype == torch.bfloat16 and given.shape == x.shape
     same = tw.moe(X.astype(BF16), *FP8, experts=IDS, weights=WEIGHTS).astype(np.float32)
     assert given.float().tolist() == same.tolist()
+    assert tw.validate_moe(x, up, down, experts=ids, weights=weights) == []
+    explained = tw.explain_moe(x, up, down, experts=ids, weights=weights)
+    assert str(explained) == str(tw.explain_moe(X.astype(BF16), *FP8, experts=IDS.astype(np.int64), weights=WEIGHTS))
     routed = tw.route(ids, EXPERTS)
     assert isinstance(routed.rows, torch.Tensor) and routed.rows.tolist() == tw.route(IDS, EXPERTS).rows.tolist()

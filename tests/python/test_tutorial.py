@@ -15,5 +15,5 @@ def test_the_page_is_right():
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec("\n".join(code), {})  # noqa: S102
-    assert len(code) == 4 and len(shown) == 7
+    assert len(code) == 5 and len(shown) == 10
     assert printed.getvalue().splitlines() == shown
