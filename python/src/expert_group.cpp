@@ -3,12 +3,14 @@
 #include "array.h"
 #include "keywords.h"
 #include "moe_call.h"
+#include "moe_questions.h"
 #include "unlocked.h"
 #include "workspace.h"
 
 #include <tilewright/expert_group.h>
 
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
@@ -107,12 +109,28 @@ constexpr std::array group_options{
     Keyword<Of>{"seconds", [](Of& o, nb::handle v) { o.seconds = static_cast<double>(number(v, "seconds")); }},
 };
 
+ExpertGroupOptions options_of_group(const nb::dict& keywords) {
+    ExpertGroupOptions options;
+    read_all(group_options, keywords, options);
+    return options;
+}
+
+ExplainedLayer explain_over_ranks(nb::handle x, nb::handle up, nb::handle down, const nb::dict& own_keywords,
+                                  const nb::dict& keywords, const nb::dict& group_keywords, int ranks,
+                                  bool has_addresses) {
+    const CallOptions options(keywords);
+    const MoeCall call(x, up, down, MoeOptions(own_keywords), GroupOptions(nb::dict()), options);
+    const ExpertGroupOptions group = options_of_group(group_keywords);
+    return explained_layer(call, options, [&](const DeviceDescription& device) {
+        return explain(call.layer, group, ranks, has_addresses, device);
+    });
+}
+
 class GroupOfRanks {
 public:
     GroupOfRanks(RanksHandle& handle, const nb::dict& keywords) {
         if (!handle.ranks) refuse("ranks", "ranks of another group", "new ones", "A group takes its ranks.");
-        ExpertGroupOptions options;
-        read_all(group_options, keywords, options);
+        const ExpertGroupOptions options = options_of_group(keywords);
         const nb::gil_scoped_release unlocked;
         group_ = std::make_unique<ExpertGroup>(std::move(handle.ranks), options);
     }
@@ -181,6 +199,9 @@ void bind_expert_group(nb::module_& m) {
             return RanksHandle{ranks_of_nccl(reinterpret_cast<void*>(communicator), reinterpret_cast<void*>(stream))};
         },
         nb::arg("communicator"), nb::arg("stream"), "The ranks of an ncclComm_t. Both are addresses.");
+    m.def("explain_moe_over_ranks", &explain_over_ranks, nb::arg("x"), nb::arg("up"), nb::arg("down"), nb::arg("layer"),
+          nb::arg("options"), nb::arg("group"), nb::arg("ranks"), nb::arg("has_addresses"),
+          "As explain_moe, for a round of a call over ranks. `group` has the options of ExpertGroup.");
     nb::class_<GroupOfRanks>(m, "ExpertGroup", "A group of ranks over which the experts of layers are spread.")
         .def(nb::init<RanksHandle&, const nb::dict&>(), nb::arg("ranks"), nb::arg("options"))
         .def_prop_ro("rank", &GroupOfRanks::rank)

@@ -360,6 +360,11 @@ def ranks_of_threads(size: int, device: int) -> list:
 def ranks_of_nccl(communicator: int, stream: int) -> Ranks:
     """The ranks of an ncclComm_t. Both are addresses."""
 
+def explain_moe_over_ranks(x: object, up: object, down: object, layer: dict, options: dict, group: dict, ranks: int, has_addresses: bool) -> tuple[str, list[str], list[Finding], list[MoeStep]]:
+    """
+    As explain_moe, for a round of a call over ranks. `group` has the options of ExpertGroup.
+    """
+
 class ExpertGroup:
     """A group of ranks over which the experts of layers are spread."""
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import tilewright as tw
 import torch
 import torch.distributed as dist
-from tilewright.torch import ExpertGroup, Experts, moe
+from tilewright.torch import ExpertGroup, Experts, explain_moe, moe
 from torch.distributed.fsdp import fully_shard
 from torch_layers import normal
 
@@ -163,11 +163,11 @@ def said(function):
 CASE = Case(choices=2)
 
 
-def right_call(group, rank, **other):
+def right_call(group, rank, explain=False, **other):
     x, weights, _, _ = tokens_of(CASE, rank)
     up, down, _, _ = (of_rank(CASE, tensor, rank) for tensor in weights_of(CASE, EXPERTS))
     given = {"x": x, "experts": ids_of(CASE, rank), "weights": weights, "up": up, "down": down, "group": group} | other
-    return moe(**given)
+    return (explain_moe if explain else moe)(**given)
 
 
 WRONG_CALLS = {
@@ -196,6 +196,29 @@ def wrong_calls(group, rank):
                 message = said(lambda: right_call(group, rank, **(other if rank == 1 else {})))
                 found[name, mode is torch.no_grad] = message, group._exchange.calls, right_call(group, rank).detach()
     return found
+
+
+def explained(process_group, rank):
+    """What `explain_moe` says on rank 0 only, ahead of any call and after one: no other rank takes part."""
+    found = {}
+    for name, other in {"default": {}, "sums": {"combine": "sums"}, "rows": {"combine": "rows", "exchange": "dense"}}.items():
+        group = CASE.group(process_group, **other)
+        if rank == 0:
+            found[name] = right_call(group, rank, explain=True)
+        if name == "rows":
+            with torch.no_grad():
+                right_call(group, rank)
+            found["called"] = right_call(group, rank, explain=True)
+            many = {"x": torch.zeros(13, HIDDEN).bfloat16(), "experts": torch.zeros(13, 2).int(), "weights": None}
+            found["wrong"] = said(lambda: right_call(group, rank, explain=True, **many))
+        group.close()
+    return {name: value if isinstance(value, str) else (value.__dict__ | {"steps": _as_tuples(value), "text": str(value)})
+            for name, value in found.items()}  # fmt: skip
+
+
+def _as_tuples(explanation):
+    """Steps have no pickle."""
+    return [(step.name, step.launches, step.link_bytes, step.exposed_seconds) for step in explanation.steps]
 
 
 def late_calls(group, rank):
@@ -392,6 +415,7 @@ def run(number, rendezvous, results):
         found = {
             "wrong calls": wrong_calls(group, rank), "late calls": late_calls(group, rank), "modes": modes(group, rank),
             "wrong groups": wrong_groups(process_group, mesh, rank), "module": module(group, rank),
+            "explained": explained(process_group, rank),
         }  # fmt: skip
     found["sharded"] = sharded(mesh)
     if part == 1:

@@ -137,6 +137,27 @@ def test_rows_have_the_bits_of_one_process(found, name):
         assert torch.equal(rows[0].view(expected[rank].shape), expected[rank]) and torch.equal(rows[0], rows[1])
 
 
+def test_explain_names_the_engine_and_what_travels(found):
+    said = found[2]["explained"]
+    for name, combine, middle in (("default", "rows", ("rows", 1)), ("sums", "sums", ("sums", 1)), ("rows", "rows", ("rows", 1))):
+        given = said[name]
+        assert (given["ranks"], given["exchange"], given["combine"], given["unavailable"]) == (RANKS, "dense", combine, [])
+        launches = [step[:2] for step in given["steps"]]
+        assert launches == [("announce", 1), ("all-gather", 2), ("permute", 1), ("up", 1), ("activate", 1), ("down", 1), middle,
+                            ("all-to-all", 1), ("combine", 1)]  # fmt: skip
+        link = {step[0]: step[2] for step in given["steps"] if step[2]}
+        # 12 tokens of the other rank: 2 choices, 64 codes and a scale, announced at multiples of 128 bytes.
+        assert link["all-gather"] == 128 + 128 + 128 + 12 * HIDDEN + 128
+        assert link["all-to-all"] == 12 * HIDDEN * 2 * (2 if combine == "rows" else 1) and len(link) == 2
+        assert {step[0] for step in given["steps"] if step[3] > 0} == set(link)
+        assert "of it exposed" in given["text"] and " from other ranks" in given["text"]
+    assert said["default"]["engine"] == "collectives of torch.distributed, gloo: the tokens are on CPUs"
+    assert said["rows"]["engine"] == "collectives of torch.distributed, gloo: the exchange of the group is dense"
+    assert said["called"] == said["rows"]
+    assert said["wrong"].startswith("InvalidCall: x: got 13 tokens; expected at most 12")
+    assert found[3]["explained"]["called"] == said["called"]
+
+
 def test_the_ranks_sums_are_rounded(found):
     """The bound of the test above is not met by equality: else it would judge nothing."""
     ours = torch.cat([found[rank]["tokens of both"]["out"] for rank in range(RANKS)])

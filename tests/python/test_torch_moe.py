@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason="needs torch: tools/setup torch=yes,
 
 import tilewright as tw  # noqa: E402
 from test_torch_optimizers import FORMS, MATRICES, OWN_LOOP, optimizer_of  # noqa: E402
-from tilewright.torch import RECIPES, Experts, _operators, moe, reuse_weights  # noqa: E402
+from tilewright.torch import RECIPES, Experts, _operators, explain_moe, moe, reuse_weights  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 from torch_layers import DEVICES, error, kept_of_w, kept_of_x, normal, one_thread, same  # noqa: E402, F401
 from torch_oracle import ExpertsOracle  # noqa: E402
@@ -527,6 +527,51 @@ def test_misuse_names_the_argument():
         Experts(2, 8, 4, activation="gelu")
     with pytest.raises(ValueError, match="^weights_at"):
         Experts(2, 8, 4, weights_at="sum")
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_explain_takes_the_arguments_of_the_call(recipe):
+    """Master weights are explained as their quantized copies, whatever the dimensions of x."""
+    x, weights, up, down = tensors()
+    call = {"activation": "geglu", "weights_at": "activation", "shared": 1, "keep": "weight", "up_main_grad": None}
+    found = explain_moe(x, ids_of(), weights, up, down, recipe=recipe, **call)
+    sides = RECIPES[recipe]
+    quantized = [tw.quantize(w.detach(), sides.weights) for w in (up, down)]
+    own = {"experts": ids_of(), "weights": weights.detach(), "activations": sides.activations, "activation": "geglu",
+           "weights_at": "activation", "shared": 1}  # fmt: skip
+    assert str(found) == str(tw.explain_moe(x.detach(), *quantized, **own))
+    parts = (x.view(4, -1, HIDDEN), ids_of().view(4, -1, K), weights.view(4, -1, K))
+    assert str(explain_moe(*parts, up, down, recipe=recipe, **call)) == str(found)
+    assert x.grad is None and found.ranks == 1 and found.engine == found.exchange == found.combine == ""
+
+
+def test_explain_of_quantized_weights_and_of_another_device():
+    x, weights, up, down = tensors(dtype=torch.bfloat16)
+    packed = [tw.pack_weights(tw.quantize(w.detach(), "mxfp4"), "fp8") for w in (up, down)]
+    found = [explain_moe(x.detach(), ids_of(), weights.detach(), *packed, activations=side) for side in (None, "1x128")]
+    assert str(found[0]) == str(found[1]) and found[0].launches == len(found[0].steps) == 5
+    with tw.options(planned_device="h20"):
+        assert explain_moe(x, ids_of(), weights, up, down).device == "h20"
+
+
+@pytest.mark.parametrize(
+    "other, text",
+    [
+        ({"experts": torch.zeros(3, K).int()}, "experts: got"),
+        ({"recipe": "128"}, "recipe: got"),
+        ({"alpha": "1"}, "alpha: got"),
+        ({"group": 1}, "group: got int; expected an ExpertGroup or None"),
+        ({"weights_at": "up"}, "weights_at: got"),
+    ],
+)
+def test_explain_refuses_what_the_call_refuses(other, text):
+    x, weights, up, down = tensors()
+    given = {"x": x, "experts": ids_of(), "weights": weights, "up": up, "down": down, **other}
+    for function in (moe, explain_moe):
+        with pytest.raises(ValueError, match=text):
+            function(**given)
+    with pytest.raises(TypeError, match="topk"):
+        explain_moe(x, ids_of(), weights, up, down, topk=2)
 
 
 def test_second_derivatives_and_batches_are_refused():

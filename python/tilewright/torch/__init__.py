@@ -7,7 +7,7 @@
     layer = GroupedLinear(groups, K, N, recipe="row")   # owns its weights
     out = moe(x, experts, weights, up, down)            # experts and weights [tokens, k]
 
-`ExpertGroup` spreads the experts of such layers over the ranks of torch.distributed.
+`ExpertGroup` spreads the experts of such layers over the ranks of torch.distributed. `explain_moe` predicts the times of a layer.
 
 See docs/torch.md for the products, the memory kept for backward and the guarantees.
 """
@@ -22,9 +22,9 @@ except ImportError as _error:
 from tilewright.torch._expert_group import ExpertGroup
 from tilewright.torch._experts import Experts
 from tilewright.torch._linear import grouped_linear, linear
-from tilewright.torch._moe import moe
+from tilewright.torch._moe import explain_moe, moe
 from tilewright.torch._modules import GroupedLinear, Linear
 from tilewright.torch._recipes import RECIPES, LayerRecipe
 from tilewright.torch._reuse import reuse_weights
 
-__all__ = ["RECIPES", "ExpertGroup", "Experts", "GroupedLinear", "LayerRecipe", "Linear", "grouped_linear", "linear", "moe", "reuse_weights"]
+__all__ = ["RECIPES", "ExpertGroup", "Experts", "GroupedLinear", "LayerRecipe", "Linear", "explain_moe", "grouped_linear", "linear", "moe", "reuse_weights"]

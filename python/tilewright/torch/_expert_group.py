@@ -8,6 +8,7 @@ from typing import Any, Literal, NoReturn
 import torch
 
 from tilewright import _core
+from tilewright._explanation import MoeExplanation
 from tilewright.torch import _checks, _operators, _ranks_autograd, _sums  # noqa: F401  (defines the operators)
 from tilewright.torch._checks import refuse
 from tilewright.torch._exchange import Exchange, Sizes
@@ -124,6 +125,7 @@ class ExpertGroup:
         self._process_group = process_group
         self._of_calls = (exchange, combine, invariant)
         self._calls: dict[str, _core.ExpertGroup] = {}
+        self._engines: dict[str, RankEngine] = {}
         self._anchor = torch.zeros(1, dtype=torch.float32, device=self._device, requires_grad=True)
 
     def counts(self, ids: torch.Tensor) -> torch.Tensor:
@@ -213,17 +215,44 @@ class ExpertGroup:
         made = self._calls.get(weights_at)
         if made is not None:
             return made
+        self._engines[weights_at] = RankEngine(self._process_group, self._device, self._of_calls[0] != "dense")
+        self._calls[weights_at] = _core.ExpertGroup(self._engines[weights_at].ranks(), self._options(weights_at))
+        return self._calls[weights_at]
+
+    def _options(self, weights_at: str) -> dict[str, Any]:
+        """The options of the library's group."""
         exchange, combine, invariant = self._of_calls
-        ranks = RankEngine(self._process_group, self._device, exchange != "dense").ranks()
-        options = {
+        return {
             "max_tokens": self.max_tokens, "hidden": self.hidden, "experts": self.experts, "choices": self.choices,
             "shared": self.shared, "activations": self.recipe, "x": _sums.OUTPUTS[self.dtype], "weights_at": weights_at,
             "exchange": {None: "automatic", "dense": "collectives", "peer": "addresses"}[exchange],
             "sums": combine or "automatic", "invariant": invariant, "per_rank": self.per_rank,
             "places": None if self._places.is_default else [[p for p in copies if p >= 0] for copies in self.placement.tolist()],
         }  # fmt: skip
-        self._calls[weights_at] = _core.ExpertGroup(ranks, options)
-        return self._calls[weights_at]
+
+    def explain(self, x: torch.Tensor, up: Any, down: Any, own: dict[str, Any], options: dict[str, Any]) -> MoeExplanation:
+        """`explain_moe` for a call without gradients. No other rank takes part."""
+        weights_at = own["weights_at"]
+        exchange, why = self._way(weights_at)
+        options = {**options, "invariant": self._of_calls[2] or options.get("invariant", False)}
+        found = _core.explain_moe_over_ranks(
+            x, up, down, own, options, self._options(weights_at), self.size, exchange == "peer"
+        )
+        names = {step.name for step in found[3]}
+        means = "symmetric memory" if exchange == "peer" else "collectives"
+        engine = f"{means} of torch.distributed, {self._process_group.name()}: {why}"
+        return MoeExplanation(*found, self.size, engine, exchange, "sums" if "sums" in names else "rows")
+
+    def _way(self, weights_at: str) -> tuple[str, str]:
+        """How tokens travel without gradients, and why."""
+        made = self._calls.get(weights_at)
+        if made is not None:
+            return {"addresses": "peer", "collectives": "dense"}[made.exchange], self._engines[weights_at].why
+        if self._of_calls[0] is not None:
+            return self._of_calls[0], f"the exchange of the group is {self._of_calls[0]}"
+        if self._device.type != "cuda":
+            return "dense", "the tokens are on CPUs"
+        return "peer", "if the GPUs of all ranks reach each other's memory, which the first call finds out"
 
     def _stream(self) -> int:
         return torch.cuda.current_stream(self._device).cuda_stream if self._device.type == "cuda" else 0

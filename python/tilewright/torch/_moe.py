@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import Any
 
 import torch
 
 from tilewright import _core
+from tilewright._explanation import MoeExplanation
 from tilewright._moe import Unit as UnitName
 from tilewright._moe import WeightsAt
 from tilewright._packing import PackedWeights
@@ -17,7 +19,7 @@ from tilewright.torch._expert_group import ExpertGroup, check_group
 from tilewright.torch._frozen import FrozenCopy, copy_for
 from tilewright.torch._linear import Kept
 from tilewright.torch._moe_autograd import QuantizedExperts
-from tilewright.torch._moe_passes import Given, Layer, weights_operand
+from tilewright.torch._moe_passes import Given, Layer, forward_only, weights_operand
 from tilewright.torch._recipes import RECIPES, GradientFormat
 from tilewright.torch._reuse import reusable_copies
 from tilewright.torch._units import Unit
@@ -99,13 +101,80 @@ def moe(
         ValueError: an argument has the wrong type, shape, dtype, device or value. The message names the argument.
         RuntimeError: in backward, with keep="weight", if a weight was written in place after forward.
     """
-    # Others stay as they are, for the check of all arguments to refuse.
-    numbers = [float(n) if isinstance(n, int) and not isinstance(n, bool) else n for n in (alpha, beta, limit, gate_bound, up_bound)]
-    unit = Unit(activation, *numbers, interleaved)
+    unit = Unit(activation, *_numbers(alpha, beta, limit, gate_bound, up_bound), interleaved)
     how = (recipe, gradient_format, promoted, keep)
     rest = (up_bias, down_bias, addend, expert_map, shared)
     main_grads = (up_main_grad, down_main_grad)
     return call(x, experts, weights, up, down, rest, main_grads, how, unit, weights_at, activations, None, group)
+
+
+def explain_moe(
+    x: torch.Tensor,
+    experts: torch.Tensor,
+    weights: torch.Tensor | None,
+    up: torch.Tensor | Quantized | PackedWeights,
+    down: torch.Tensor | Quantized | PackedWeights,
+    **keywords: Any,
+) -> MoeExplanation:
+    """Explains how a GPU would compute a call of `moe` without gradients: its steps and their predicted times. It needs no GPU.
+
+    It takes the arguments of the call itself: change the name. `tilewright.options(planned_device=...)` says which GPU. Real weights
+    are quantized as in the call.
+
+    With `group` the steps are those of a round on each rank. The explanation then names the engine and the bytes from other ranks.
+    It also says how long a rank waits for others. No other rank takes part.
+
+    Args:
+        x, experts, weights, up, down: as in `moe`, and so are all keywords. Those of backward change nothing.
+
+    Returns:
+        A `tilewright.MoeExplanation`. `print` shows it as text, a notebook as a table.
+
+    Raises:
+        ValueError: an argument has the wrong type, shape, dtype, device or value. The message names the argument.
+        TypeError: an unknown keyword.
+    """
+    bound = inspect.signature(moe).bind(x, experts, weights, up, down, **keywords)
+    bound.apply_defaults()
+    given = bound.arguments
+    numbers = _numbers(*(given[name] for name in ("alpha", "beta", "limit", "gate_bound", "up_bound")))
+    unit = Unit(given["activation"], *numbers, given["interleaved"])
+    how = tuple(given[name] for name in ("recipe", "gradient_format", "promoted", "keep"))
+    rest = tuple(given[name] for name in ("up_bias", "down_bias", "addend", "expert_map", "shared"))
+    main_grads = (given["up_main_grad"], given["down_main_grad"])
+    activations, group, is_quantized = given["activations"], given["group"], isinstance(up, _core.Operand)
+    check_group(group)
+    with torch.no_grad():
+        _check(x, experts, weights, up, down, rest, main_grads, how, unit, given["weights_at"], activations, None, group)
+        shared = given["shared"] if group is None else group.shared
+        layer = Layer(*how[:3], unit.kind, numbers, unit.interleaved, given["weights_at"], shared, _in_force.word)
+        w = (up, down) if is_quantized else _operands(up, down, None, layer)
+    x, experts, weights, addend = _flat_tokens(x, experts, weights, given["addend"], int(up.shape[2]))
+    tensors = Given(x, weights, given["up_bias"], given["down_bias"], addend, experts, given["expert_map"])
+    sides = activations if is_quantized else layer.sides.activations
+    explain, sides = (_explain_here, sides) if group is None else (group.explain, group.recipe)
+    explanation: MoeExplanation = forward_only(tensors, *w, layer, sides, explain)
+    return explanation
+
+
+def _numbers(*given: float) -> list[float]:
+    """Whole numbers as float. Others stay as they are, for the check of all arguments to refuse."""
+    return [float(n) if isinstance(n, int) and not isinstance(n, bool) else n for n in given]
+
+
+def _explain_here(x: torch.Tensor, up: Any, down: Any, own: dict[str, Any], options: dict[str, Any]) -> MoeExplanation:
+    return MoeExplanation(*_core.explain_moe(x, up, down, layer=own, groups={}, options=options))
+
+
+def _flat_tokens(
+    x: torch.Tensor, experts: torch.Tensor, weights: torch.Tensor | None, addend: torch.Tensor | None, hidden: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
+    """The same with one dimension of tokens."""
+    if x.dim() == 2:
+        return x, experts, weights, addend
+    x, experts = x.reshape(-1, hidden), experts.reshape(-1, experts.shape[-1])
+    weights = None if weights is None else weights.reshape(experts.shape)
+    return x, experts, weights, None if addend is None else addend.reshape(x.shape)
 
 
 def call(
@@ -141,11 +210,8 @@ def call(
         if group is not None:
             group.take_part(error, trains, weights_at)
         raise
-    shape, hidden = x.shape, int(up.shape[2])
-    if x.dim() != 2:
-        x, experts = x.reshape(-1, hidden), experts.reshape(-1, experts.shape[-1])
-        weights = None if weights is None else weights.reshape(experts.shape)
-        addend = None if addend is None else addend.reshape(x.shape)
+    shape = x.shape
+    x, experts, weights, addend = _flat_tokens(x, experts, weights, addend, int(up.shape[2]))
 
     def local(
         x: torch.Tensor, experts: torch.Tensor, weights: torch.Tensor | None, addend: torch.Tensor | None = None

@@ -99,11 +99,11 @@ def _rows_of(tensor: torch.Tensor | None) -> torch.Tensor | None:
 
 
 def forward_only(
-    given: Given, up: Any, down: Any, layer: Layer, activations: str | None, run: Callable[..., torch.Tensor] | None = None
-) -> torch.Tensor:
+    given: Given, up: Any, down: Any, layer: Layer, activations: str | None, run: Callable[..., Any] | None = None
+) -> Any:
     """The layer as one call. `up` and `down` are operands of the library. activations None: what goes with up.
 
-    run: computes it over the ranks of a group. Default: here.
+    run: computes it over the ranks of a group, or explains it. Default: computes it here.
     """
     own = {
         "experts": given.experts,
@@ -120,8 +120,7 @@ def forward_only(
     options = {"accumulation": layer.accumulation, **layer.in_force}
     if run is not None:
         return run(_rows_of(given.x), up, down, own, options)
-    out: torch.Tensor = _core.moe(_rows_of(given.x), up, down, layer=own, groups={}, options=options)
-    return out
+    return _core.moe(_rows_of(given.x), up, down, layer=own, groups={}, options=options)
 
 
 def weights_operand(copy: Pair, layer: Layer) -> Any:

@@ -27,6 +27,7 @@ class RankEngine:
     def __init__(self, process_group: Any, device: torch.device, wants_addresses: bool) -> None:
         self._process_group, self._device = process_group, device
         self._wants_addresses = wants_addresses
+        self.why = "the exchange of the group is dense"  # the reason for addresses, or for none
         self._memory = torch.empty(0, dtype=torch.uint8)
         self._addresses: list[int] = []
 
@@ -82,19 +83,30 @@ class RankEngine:
     def _reaches_all(self) -> bool:
         """Whether all ranks have GPUs of one host that reach each other's memory. All ranks come to one answer."""
         if self._device.type != "cuda":
+            self.why = "the tokens are on CPUs"
             return False
         every: list[Any] = [None] * self._process_group.size()
         own = (_host(), self._device.index, importlib.util.find_spec("torch.distributed._symmetric_memory") is not None)
         torch.distributed.all_gather_object(every, own, group=self._process_group)
-        same_host = all(host == own[0] for host, _, _ in every)
-        devices = {index for _, index, _ in every}
-        reach = same_host and all(has for _, _, has in every) and len(devices) == len(every)
-        reach = reach and all(
-            torch.cuda.can_device_access_peer(self._device.index, other) for other in devices if other != self._device.index
-        )
         answers: list[Any] = [None] * self._process_group.size()
-        torch.distributed.all_gather_object(answers, reach, group=self._process_group)
-        return all(answers)
+        torch.distributed.all_gather_object(answers, self._obstacle(own, every), group=self._process_group)
+        obstacle = next(filter(None, answers), "")
+        self.why = obstacle or "the GPUs of all ranks reach each other's memory"
+        return not obstacle
+
+    def _obstacle(self, own: Any, every: list[Any]) -> str:
+        """The reason that this rank does not reach the memory of the others; empty if it does."""
+        devices = {index for _, index, _ in every}
+        if any(host != own[0] for host, _, _ in every):
+            return "the ranks are on several hosts"
+        if not all(has for _, _, has in every):
+            return "torch has no symmetric memory"
+        if len(devices) != len(every):
+            return "ranks share a GPU"
+        for other in sorted(devices - {self._device.index}):
+            if not torch.cuda.can_device_access_peer(self._device.index, other):
+                return f"GPU {self._device.index} does not reach the memory of GPU {other}"
+        return ""
 
 
 def _host() -> str:
