@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <fstream>
+#include <stdexcept>
 #include <thread>
+
+#include "cli/words.h"
 
 namespace tilewright::cli {
 namespace {
@@ -53,6 +56,17 @@ std::vector<BackendStatus> backend_statuses(const cuda::Probe& found) {
     const BackendStatus cpu{
         .backend = Backend::cpu, .available = true, .device = fmt::format("{}, {} cores", cpu_name(), usable_cores())};
     return {hopper_status(found), cpu};
+}
+
+BackendStatus chosen_backend(const std::string& word) {
+    const Backend wanted = parse_backend(word).value();
+    for (const BackendStatus& status : backend_statuses(cuda::probe())) {
+        if (wanted == Backend::automatic ? status.available : status.backend == wanted) {
+            if (status.available) return status;
+            throw std::runtime_error(fmt::format("backend {} is unavailable: {}; {}", word, status.why, status.advice));
+        }
+    }
+    throw std::runtime_error("no backend is available");
 }
 
 }  // namespace tilewright::cli

@@ -7,6 +7,7 @@
 
 #include "bench/moe_bench.h"
 #include "bench/record.h"
+#include "cli/bench_moe_ranks.h"
 #include "cli/commands.h"
 #include "cli/moe_arguments.h"
 #include "cli/words.h"
@@ -19,6 +20,8 @@ namespace {
 
 struct BenchMoeArguments {
     MoeArguments layer{};
+    RankArguments ranks{};
+    std::string backend = "automatic";  // of ranks
     std::string model;
     std::vector<std::int64_t> tokens{1, 8, 32, 128, 512, 4096};
     bool skewed = false;
@@ -89,6 +92,15 @@ bench::MoeTimes time_tokens(bench::GpuBench& gpu, const MoeArguments& sizes, con
 
 void bench_moe_command(const BenchMoeArguments& arguments, bool has_recipe) {
     const MoeArguments sizes = layer_arguments(arguments, has_recipe);
+    if (arguments.ranks.ranks > 0) {
+        return bench_moe_over_ranks({.layer = sizes,
+                                     .ranks = arguments.ranks,
+                                     .tokens = arguments.tokens,
+                                     .backend = arguments.backend,
+                                     .skewed = arguments.skewed,
+                                     .repeats = arguments.repeats,
+                                     .json_path = arguments.json_path});
+    }
     bench::GpuBench gpu(measure::Flush::clean);
     const bool tables = arguments.json_path != "-";
     if (tables) {
@@ -118,9 +130,12 @@ void add_bench_moe(CLI::App& bench) {
     command->footer(
         "Times are those of the kernels of a call, added up; caches are emptied before each call. Tokens choose "
         "random\n"
-        "experts. `tilewright verify moe` checks the results.\n\nExample:\n  tilewright bench moe --model qwen3-30b "
-        "--tokens 1,32,512\n  tilewright bench moe --experts 64 --top 6 --hidden 2048 --inner 1408 --skew --json "
-        "times.jsonl");
+        "experts. `tilewright verify moe` checks the results.\n\nWith --ranks, on the CPU too: the layer over ranks "
+        "that are threads and share the device, and the layer by one rank with\nthe tokens of all. Experts are those "
+        "of all ranks, and tokens those of each. FP4 weights are packed on each call.\n\nExample:\n  tilewright bench "
+        "moe --model qwen3-30b --tokens 1,32,512\n  tilewright bench moe --experts 64 --top 6 --hidden 2048 --inner "
+        "1408 --skew --json times.jsonl\n  tilewright bench moe --experts 8 --top 2 --hidden 512 --inner 256 --tokens "
+        "32 --ranks 2");
     const auto arguments = std::make_shared<BenchMoeArguments>();
     command->add_option("--model", arguments->model, "The layer of a model: " + output::joined(model_words()))
         ->check(one_of("model", model_words()));
@@ -134,6 +149,12 @@ void add_bench_moe(CLI::App& bench) {
                       "One expert is 30 times as likely as others, half of them have none");
     command->add_option("--repeats", arguments->repeats, "Number of timed calls; the median is reported")
         ->check(whole_number(1, most_int))
+        ->capture_default_str();
+    add_moe_rank_options(*command, arguments->ranks, most_ranks_with_addresses,
+                         "Time the layer over this number of ranks, which share the device");
+    command->add_option("--backend", arguments->backend, "Of ranks: automatic, cpu or hopper")
+        ->check(one_of("backend", backend_words()))
+        ->needs("--ranks")
         ->capture_default_str();
     command->add_option("--json", arguments->json_path,
                         "Append one JSON object per line to this file (-: only to stdout)");

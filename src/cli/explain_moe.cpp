@@ -159,7 +159,8 @@ void add_explain_moe(CLI::App& explain) {
     for (const char* needed : {"--experts", "--top", "--hidden", "--inner"}) command->get_option(needed)->required();
     command->add_option("--tokens", arguments->tokens, "Tokens of the call")->required()->check(whole_number(1));
     add_moe_kind_options(*command, arguments->layer);
-    add_moe_rank_options(*command, arguments->ranks);
+    add_moe_rank_options(*command, arguments->ranks, most_ranks,
+                         "GPUs of one host over which the experts are spread; tokens are then those of each GPU");
     command
         ->add_option("--device", arguments->device,
                      output::joined(device_words()) + " or a device file; default: this machine's GPU, or h200")

@@ -82,19 +82,15 @@ void add_moe_kind_options(CLI::App& command, MoeArguments& arguments) {
     command.add_flag("--invariant", arguments.invariant, "Make the bits of a token independent of the other tokens");
 }
 
-void add_moe_rank_options(CLI::App& command, RankArguments& arguments) {
-    CLI::Option* const ranks =
-        command
-            .add_option("--ranks", arguments.ranks,
-                        "GPUs of one host over which the experts are spread; tokens are then those of each GPU")
-            ->check(whole_number(1, most_ranks));
+void add_moe_rank_options(CLI::App& command, RankArguments& arguments, int most, const std::string& text) {
+    CLI::Option* const ranks = command.add_option("--ranks", arguments.ranks, text)->check(whole_number(1, most));
     command.add_option("--exchange", arguments.exchange, "How tokens and results travel: addresses, collectives")
         ->check(one_of("exchange", {"addresses", "collectives"}))
         ->needs(ranks)
         ->capture_default_str();
     command
         .add_option("--sums", arguments.sums,
-                    fmt::format("What a GPU returns for a token: rows, sums; default: rows up to {} tokens or with "
+                    fmt::format("What a rank returns for a token: rows, sums; default: rows up to {} tokens or with "
                                 "--invariant",
                                 rows_up_to))
         ->check(one_of("form of sums", {"rows", "sums"}))

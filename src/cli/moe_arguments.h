@@ -31,7 +31,8 @@ struct RankArguments {
 
 void add_moe_size_options(CLI::App& command, MoeArguments& arguments);
 void add_moe_kind_options(CLI::App& command, MoeArguments& arguments);
-void add_moe_rank_options(CLI::App& command, RankArguments& arguments);
+/// `ranks`: describes --ranks.
+void add_moe_rank_options(CLI::App& command, RankArguments& arguments, int most, const std::string& ranks);
 
 /// A layer of bf16 tokens with routing, without memory; on a GPU. FP4 weights are packed unless `unpacked`.
 Moe layer_of(const MoeArguments& arguments, std::int64_t tokens);

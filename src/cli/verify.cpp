@@ -1,6 +1,7 @@
 // `tilewright verify`: every operation x recipe on this machine, against float64, by the gates of docs/numerics.md.
 // `tilewright verify moe`: layers of experts.
 #include <fmt/format.h>
+#include <tilewright/ranks.h>
 
 #include <chrono>
 #include <functional>
@@ -19,6 +20,7 @@
 #include "output/table.h"
 #include "verify/choices.h"
 #include "verify/moe.h"
+#include "verify/moe_ranks.h"
 #include "verify/quantizers.h"
 #include "verify/row.h"
 
@@ -29,6 +31,7 @@ using nlohmann::ordered_json;
 
 struct VerifyArguments {
     bool layers = false;  // of experts, in place of products and quantizers
+    int ranks = 0;        // layers over this number of ranks; 0: one
     bool quick = false;
     std::string filter;
     std::string arithmetic = "both";
@@ -85,20 +88,38 @@ std::vector<Row> all_rows(const verify::VerifySettings& settings) {
     return rows;
 }
 
+std::vector<std::string> variants_of(const verify::MoeFamily& family) {
+    std::vector<std::string> variants;
+    for (const Recipe& recipe : family.recipes) variants.push_back(name(recipe));
+    return variants;
+}
+
 std::vector<Row> layer_rows(const verify::VerifySettings& settings) {
     std::vector<Row> rows;
     for (const verify::MoeFamily& family : verify::all_moe_families()) {
-        std::vector<std::string> variants;
-        for (const Recipe& recipe : family.recipes) variants.push_back(name(recipe));
-        rows.push_back({"moe", family.name, variants, verify::count_cases(family, settings),
+        rows.push_back({"moe", family.name, variants_of(family), verify::count_cases(family, settings),
                         [&settings, family](const auto& progress) { return run_moe(family, settings, progress); }});
+    }
+    return rows;
+}
+
+std::vector<Row> ranked_layer_rows(const verify::VerifySettings& settings, int ranks) {
+    std::vector<Row> rows;
+    for (const verify::MoeFamily& family : verify::ranked_moe_families()) {
+        rows.push_back({fmt::format("moe over {} ranks", ranks), family.name, variants_of(family),
+                        std::ssize(verify::ranked_cases_of(family, ranks, settings.quick)),
+                        [&settings, family, ranks](const auto& progress) {
+                            return run_ranked_moe(family, ranks, settings, progress);
+                        }});
     }
     return rows;
 }
 
 std::vector<Row> chosen_rows(const VerifyArguments& arguments, const verify::VerifySettings& settings) {
     const std::string& filter = arguments.filter;
-    std::vector<Row> rows = arguments.layers ? layer_rows(settings) : all_rows(settings);
+    std::vector<Row> rows = arguments.ranks > 0 ? ranked_layer_rows(settings, arguments.ranks)
+                            : arguments.layers  ? layer_rows(settings)
+                                                : all_rows(settings);
     const std::string first = rows.front().label();
     const std::regex pattern(filter);
     std::erase_if(rows, [&](const Row& row) { return !std::regex_search(row.label(), pattern); });
@@ -166,18 +187,6 @@ std::string restriction(const VerifyArguments& arguments) {
     if (!arguments.filter.empty()) options.emplace_back("--filter");
     if (arguments.arithmetic != "both") options.emplace_back("--arithmetic");
     return output::joined(options);
-}
-
-/// The best available backend, or the one that was asked for.
-BackendStatus chosen_backend(const std::string& word) {
-    const Backend wanted = parse_backend(word).value();
-    for (const BackendStatus& status : backend_statuses(cuda::probe())) {
-        if (wanted == Backend::automatic ? status.available : status.backend == wanted) {
-            if (status.available) return status;
-            throw std::runtime_error(fmt::format("backend {} is unavailable: {}; {}", word, status.why, status.advice));
-        }
-    }
-    throw std::runtime_error("no backend is available");
 }
 
 std::string coverage_text(const Totals& totals, std::int64_t accepted, const std::string& restricted) {
@@ -320,11 +329,18 @@ void add_verify_moe(CLI::App& verify) {
         "place "
         "of\nthe routing weights. On the CPU the error is that of the element closest to its bound from float64. A "
         "GPU's "
-        "bytes are\ncompared with the CPU's bit_exact ones. Exit code 1 when a case fails.\n\nExample:\n  tilewright "
-        "verify moe --quick\n  tilewright verify moe --filter '1x128:.*' --backend hopper");
+        "bytes are\ncompared with the CPU's bit_exact ones. With --ranks a case is a layer of tokens with invariant "
+        "products, whose results\nare sent as rows, by addresses and by collectives in turn. It must have the bytes of "
+        "one rank. Exit code 1 when a case\nfails.\n\nExample:\n  tilewright verify moe --quick\n  tilewright verify "
+        "moe --filter '1x128:.*' --backend hopper\n  tilewright verify moe --ranks 4");
     const auto arguments = std::make_shared<VerifyArguments>();
     arguments->layers = true;
     command->add_flag("--quick", arguments->quick, "A case per recipe; on a GPU only precompiled products");
+    command
+        ->add_option("--ranks", arguments->ranks,
+                     "Compare the bytes of this number of ranks with those of one. Ranks are threads that share the "
+                     "device")
+        ->check(whole_number(1, most_ranks_with_addresses));
     add_common_options(*command, *arguments);
     command->callback([arguments] { verify_command(*arguments); });
 }

@@ -14,17 +14,18 @@
 #include "verify/shipped.h"
 
 namespace tilewright::verify {
+
+bool has_canonical_order(const Recipe& recipe) {
+    const auto is_wide = [](Format format) { return format == Format::f16 || format == Format::f32; };
+    return !is_wide(recipe.a.values) && !is_wide(recipe.b.values);
+}
+
 namespace {
 
 using check::MoeCase;
 using check::MoeForm;
 using check::MoeSpec;
 using Clock = std::chrono::steady_clock;
-
-bool has_canonical_order(const Recipe& recipe) {
-    const auto is_wide = [](Format format) { return format == Format::f16 || format == Format::f32; };
-    return !is_wide(recipe.a.values) && !is_wide(recipe.b.values);
-}
 
 template <class List>
 auto turn(const List& list, std::size_t number) {

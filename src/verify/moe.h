@@ -19,6 +19,9 @@ struct MoeFamily {
 
 std::vector<MoeFamily> all_moe_families();
 
+/// Whether `bit_exact` and invariant products exist: not for f16 and f32.
+bool has_canonical_order(const Recipe& recipe);
+
 /// The first recipe in each form with each unit and place of weights; the other recipes in one form each. FP4 weights
 /// are also packed. Routing, shared experts, biases, addends and formats change from case to case. `quick`: a few
 /// cases.

@@ -4,16 +4,16 @@
 #include <atomic>
 
 #include "api/moe_steps.h"
-#include "api/shared_layer.h"
+#include "verify/shared_layer.h"
 
 namespace tilewright {
 namespace {
 
 using check::MoeCase;
 using check::MoeSpec;
-using tests::by_ranks;
-using tests::options_of;
-using tests::SharedLayer;
+using verify::by_ranks;
+using verify::options_of;
+using verify::SharedLayer;
 
 bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 

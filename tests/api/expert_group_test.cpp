@@ -1,5 +1,5 @@
 // A layer that ranks share has the bits of one rank, or a sum of ranks within its bound. Ranks are threads.
-#include "api/shared_layer.h"
+#include "verify/shared_layer.h"
 
 #include <gtest/gtest.h>
 
@@ -15,37 +15,12 @@ namespace {
 using check::MoeCase;
 using check::MoeChoices;
 using check::MoeSpec;
-using tests::options_of;
-using tests::SharedLayer;
+using verify::keep_to_routed_experts;
+using verify::options_of;
+using verify::random_split;
+using verify::SharedLayer;
 
 constexpr std::array rank_counts{1, 2, 3, 4, 8};
-
-/// The first token of each rank: some have none, and one may have all.
-std::vector<std::int64_t> split(std::int64_t tokens, int ranks, std::uint64_t seed) {
-    std::vector<std::int64_t> begins{0};
-    for (int rank = 1; rank < ranks; ++rank) {
-        seed = seed * 6364136223846793005U + 1442695040888963407U;
-        begins.push_back(static_cast<std::int64_t>(seed >> 33) % (tokens + 1));
-    }
-    begins.push_back(tokens);
-    std::sort(begins.begin(), begins.end());
-    return begins;
-}
-
-/// Choices of shared experts by number are none: in a group shared experts have no number.
-void keep_to_routed_experts(MoeCase& whole) {
-    const MoeSpec& spec = whole.spec();
-    const Tensor& ids = whole.layer().routing.experts;
-    for (std::int64_t i = 0; i < spec.tokens * spec.choices; ++i) {
-        const std::int64_t id = formats::load_integer(ids.data, ids.format, i);
-        if (id < spec.experts - spec.shared) continue;
-        if (ids.format == Format::i64) {
-            static_cast<std::int64_t*>(ids.data)[i] = -1;
-        } else {
-            static_cast<std::int32_t*>(ids.data)[i] = -1;
-        }
-    }
-}
 
 MoeSpec small(const Recipe& recipe, std::uint64_t seed) {
     return {.recipe = recipe,
@@ -65,7 +40,7 @@ void expect_bits_of_one_rank(const MoeSpec& spec, ExpertGroupOptions options, Mo
     run(whole.layer(), {.threads = 1});
     const std::vector<std::byte> wanted = whole.output();
     whole.reset_output();
-    SharedLayer shared(whole, options, split(spec.tokens, ranks, spec.seed));
+    SharedLayer shared(whole, options, random_split(spec.tokens, ranks, spec.seed));
     ASSERT_EQ(shared.run(), "");
     EXPECT_TRUE(whole.output() == wanted);
 }
@@ -178,7 +153,7 @@ TEST(ExpertGroup, CallsOneAfterAnotherDoNotDisturbEachOther) {
             ExpertGroupOptions options = options_of(whole);
             options.exchange = exchange;
             options.sums = sums;
-            SharedLayer shared(whole, options, split(spec.tokens, 4, 3));
+            SharedLayer shared(whole, options, random_split(spec.tokens, 4, 3));
             ASSERT_EQ(shared.run(), "");
             const std::vector<std::byte> once = whole.output();
             whole.reset_output();
@@ -216,7 +191,7 @@ void expect_sums(const MoeSpec& spec, ExpertGroupOptions options, int ranks) {
     run(whole.layer(), {.threads = 1});
     const std::vector<float> wanted = numbers_of(whole.layer());
     whole.reset_output();
-    SharedLayer shared(whole, options, split(spec.tokens, ranks, spec.seed));
+    SharedLayer shared(whole, options, random_split(spec.tokens, ranks, spec.seed));
     ASSERT_EQ(shared.run(), "");
     const std::vector<float> found = numbers_of(whole.layer());
     double error = 0, size = 0;

@@ -7,14 +7,14 @@
 
 #include "api/link_rates.h"
 #include "api/moe_steps.h"
-#include "api/shared_layer.h"
+#include "verify/shared_layer.h"
 
 namespace tilewright {
 namespace {
 
 using check::MoeCase;
 using check::MoeSpec;
-using tests::options_of;
+using verify::options_of;
 
 constexpr int experts_here = 4;
 constexpr std::int64_t word_bytes = 128;  // of a rank, ahead of what it announces

@@ -171,7 +171,13 @@ TEST(MoeCommands, MistakesAreNamedInOneLine) {
         {{"verify", "moe", "--filter", "no such row"}, "matches no row"},
         {{"bench", "moe"}, "bench moe: expected --model (qwen3-30b, qwen3-235b, deepseek-v3-ep8, gpt-oss-120b) or"},
         {{"bench", "moe", "--model", "gpt-9"}, "invalid model 'gpt-9'"},
-        {{"bench", "moe", "--model", "qwen3-30b", "--fast"}, "tilewright bench moe: unknown option '--fast'"}};
+        {{"bench", "moe", "--model", "qwen3-30b", "--fast"}, "tilewright bench moe: unknown option '--fast'"},
+        {{"bench", "moe", "--model", "qwen3-30b", "--backend", "cpu"}, "--backend requires --ranks"},
+        {{"bench", "moe", "--model", "qwen3-30b", "--backend", "cpu", "--ranks", "3", "--tokens", "1"},
+         "--experts: got 128 without shared ones; expected a multiple of 3 ranks"},
+        {{"bench", "moe", "--model", "qwen3-30b", "--ranks", "17"},
+         "--ranks: got '17'; expected an integer from 1 to 16"},
+        {{"verify", "moe", "--ranks", "0"}, "--ranks: got '0'; expected an integer from 1 to 16"}};
     for (const auto& [arguments, message] : cases) {
         const Outcome outcome = run_program(arguments);
         EXPECT_EQ(outcome.exit_code, 2) << message;
@@ -193,6 +199,43 @@ TEST(MoeCommands, VerifyJudgesARowOnTheCpu) {
     const double ratio = report.at("rows")[0].at("ratio");
     EXPECT_GT(ratio, 0.1);
     EXPECT_LE(ratio, 1);
+}
+
+TEST(MoeCommands, VerifyComparesRanksWithOne) {
+    const TemporaryFolder folder;
+    const std::string path = folder.file("report.json");
+    const Outcome outcome = run_program({"verify", "moe", "--quick", "--backend", "cpu", "--ranks", "2", "--filter",
+                                         "ranks 1x128:128x128$", "--json", path});
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err;
+    EXPECT_TRUE(contains(outcome.out, "moe over 2 ranks"));
+    const json report = json::parse(test::read_file(path));
+    ASSERT_EQ(report.at("rows").size(), 1U);
+    EXPECT_EQ(report.at("failed"), 0);
+    EXPECT_GE(report.at("cases"), 4);  // two arithmetics
+}
+
+TEST(MoeCommands, BenchOverRanksSaysThatTheyShareTheDevice) {
+    const TemporaryFolder folder;
+    const std::string path = folder.file("times.jsonl");
+    const Outcome outcome = run_program({"bench",     "moe", "--experts", "9",   "--shared", "1",    "--top",   "2",
+                                         "--hidden",  "64",  "--inner",   "32",  "--tokens", "4,80", "--ranks", "2",
+                                         "--repeats", "1",   "--backend", "cpu", "--json",   path});
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_TRUE(contains(outcome.out, "2 ranks that share one device: ")) << outcome.out;
+    EXPECT_TRUE(contains(outcome.out, "Their times are not those of 2 devices.")) << outcome.out;
+    const auto lines = test::read_file(path);
+    const json few = json::parse(lines.substr(0, lines.find('\n')));
+    const json many = json::parse(lines.substr(lines.find('\n')));
+    EXPECT_EQ(few.at("sent"), "rows");
+    EXPECT_EQ(many.at("sent"), "sums");
+    for (const json& line : {few, many}) {
+        EXPECT_EQ(line.at("op"), "moe_over_ranks");
+        EXPECT_EQ(line.at("shape").at("ranks"), 2);
+        EXPECT_EQ(line.at("ranks_share_the_device"), true);
+        EXPECT_GT(line.at("us"), 0);
+        EXPECT_GT(line.at("one_rank_us"), 0);
+    }
+    EXPECT_EQ(many.at("shape").at("tokens_of_a_rank"), 80);
 }
 
 }  // namespace

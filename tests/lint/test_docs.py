@@ -55,10 +55,10 @@ def test_named_make_targets_exist(page):
 def test_named_subcommands_and_options_exist(page):
     program = ROOT / "build/release/src/cli/tilewright"
     for span in code_spans(page.read_text()):
-        match = re.match(r"(?:build/release/src/cli/)?tilewright ([a-z]+)(.*)", span)
+        match = re.match(r"(?:build/release/src/cli/)?tilewright ([a-z]+(?: moe)?)(.*)", span)
         if not match:
             continue
-        help_text = subprocess.run([program, match.group(1), "--help"], capture_output=True, text=True, check=False)
+        help_text = subprocess.run([program, *match.group(1).split(), "--help"], capture_output=True, text=True, check=False)
         assert help_text.returncode == 0, f"{page.name} names `tilewright {match.group(1)}`: {help_text.stderr}"
         for option in re.findall(r"(?<=\s)(--[a-z-]+)", match.group(2)):
             assert option in help_text.stdout, f"{page.name} names `{span}`, but {option} is no option"
