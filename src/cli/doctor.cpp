@@ -9,6 +9,7 @@
 
 #include "cli/backends.h"
 #include "cli/commands.h"
+#include "cli/torch_ranks.h"
 #include "cpu/blas.h"
 #include "cpu/isa.h"
 #include "cuda/disk_cache.h"
@@ -105,6 +106,14 @@ ordered_json backend_report(const std::vector<BackendStatus>& statuses) {
     return list;
 }
 
+ordered_json torch_ranks_report(const cuda::Probe& found) {
+    const TorchRanks ranks = torch_ranks(found);
+    return {{"collectives", ranks.collectives},
+            {"symmetric_memory", ranks.symmetric_memory},
+            {"why", ranks.why},
+            {"text", ranks.text()}};
+}
+
 ordered_json pack_report() {
     const cuda::KernelPack& pack = cuda::embedded_pack();
     const bool usable = !pack.kernels().empty();
@@ -135,6 +144,7 @@ ordered_json examine() {
             {"gpus", gpu_report(found.gpus)},
             {"nvrtc", library_report(found.nvrtc)},
             {"nccl", library_report(ranks::probe_nccl())},
+            {"torch_ranks", torch_ranks_report(found)},
             {"kernel_pack", pack_report()},
             {"cache", cache_report()},
             {"backends", backend_report(backend_statuses(found))}};
@@ -206,6 +216,7 @@ void print_report(const ordered_json& report) {
     }
     add_library(table, "NVRTC", report.at("nvrtc"));
     add_library(table, "NCCL", report.at("nccl"));
+    table.add({"torch ranks", "ok", text_of(report.at("torch_ranks"), "text")});
     add_kernels(table, report.at("kernel_pack"), report.at("cache"));
     add_backends(table, report.at("backends"));
     output::print("{}", table.text());

@@ -27,7 +27,8 @@ struct Driver {
           device(library.function<int(int*, int)>("cuDeviceGet")),
           name(library.function<int(char*, int, int)>("cuDeviceGetName")),
           attribute(library.function<int(int*, int, int)>("cuDeviceGetAttribute")),
-          memory(library.function<int(std::size_t*, int)>("cuDeviceTotalMem_v2")) {}
+          memory(library.function<int(std::size_t*, int)>("cuDeviceTotalMem_v2")),
+          can_access_peer(library.function<int(int*, int, int)>("cuDeviceCanAccessPeer")) {}
 
     bool complete() const {
         return init != nullptr && version != nullptr && error_string != nullptr && count != nullptr &&
@@ -47,6 +48,7 @@ struct Driver {
     int (*name)(char*, int, int);
     int (*attribute)(int*, int, int);
     int (*memory)(std::size_t*, int);
+    int (*can_access_peer)(int*, int, int);  // may be null
 };
 
 Gpu describe_gpu(const Driver& driver, int index) {
@@ -61,6 +63,12 @@ Gpu describe_gpu(const Driver& driver, int index) {
     std::size_t bytes = 0;
     if (driver.memory(&bytes, device) == success) gpu.memory_bytes = bytes;
     return gpu;
+}
+
+bool reaches(const Driver& driver, int index, int other) {
+    int device = 0, peer = 0, can = 0;
+    return driver.can_access_peer != nullptr && driver.device(&device, index) == success &&
+           driver.device(&peer, other) == success && driver.can_access_peer(&can, device, peer) == success && can != 0;
 }
 
 void probe_driver(Probe& found) {
@@ -89,6 +97,7 @@ void probe_driver(Probe& found) {
     }
     found.driver.usable = true;
     for (int i = 0; i < count; ++i) found.gpus.push_back(describe_gpu(driver, i));
+    found.unreached = unreached_gpu(count, [&](int index, int other) { return reaches(driver, index, other); });
 }
 
 void probe_nvrtc(Library& nvrtc) {
@@ -112,6 +121,17 @@ void probe_nvrtc(Library& nvrtc) {
 }
 
 }  // namespace
+
+std::string unreached_gpu(int gpus, const std::function<bool(int index, int other)>& reaches) {
+    for (int index = 0; index < gpus; ++index) {
+        for (int other = 0; other < gpus; ++other) {
+            if (other != index && !reaches(index, other)) {
+                return fmt::format("GPU {} does not reach the memory of GPU {}", index, other);
+            }
+        }
+    }
+    return "";
+}
 
 Probe probe() {
     Probe found;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -32,8 +33,12 @@ struct Gpu {
 struct Probe {
     Library driver;  // libcuda.so.1
     std::vector<Gpu> gpus;
-    Library nvrtc;  // libnvrtc.so.*
+    std::string unreached{};  // as unreached_gpu
+    Library nvrtc;            // libnvrtc.so.*
 };
+
+/// The first of `gpus` that does not reach the memory of another one, in words; empty if all do.
+std::string unreached_gpu(int gpus, const std::function<bool(int index, int other)>& reaches);
 
 /// Never throws because a driver, a GPU or a library is missing.
 Probe probe();

@@ -7,6 +7,7 @@
 
 #include "cli/model_file.h"
 #include "cli/running.h"
+#include "cli/torch_ranks.h"
 #include "safetensors/safetensors.h"
 
 namespace tilewright::cli {
@@ -121,6 +122,46 @@ TEST(Program, DoctorReportsWithoutAGpu) {
         EXPECT_NE(available, !backend.at("problem").get<std::string>().empty()) << backend;
         EXPECT_NE(available, !backend.at("advice").get<std::string>().empty()) << backend;
     }
+}
+
+TEST(Program, DoctorNamesTheEngineOfTorchRanks) {
+    const json report = json::parse(run_program({"doctor", "--json", "-"}).out);
+    const json& ranks = report.at("torch_ranks");
+    EXPECT_EQ(ranks.at("collectives") == "gloo", !report.at("backends")[0].at("available").get<bool>()) << ranks;
+    EXPECT_TRUE(contains(run_program({"doctor"}).out, ranks.at("text"))) << ranks;
+}
+
+cuda::Probe probe_of(int gpus, const std::string& unreached = "") {
+    cuda::Probe found;
+    found.driver.usable = true;
+    found.unreached = unreached;
+    for (int i = 0; i < gpus; ++i) found.gpus.push_back({.index = i, .name = "NVIDIA H100", .major = 9});
+    return found;
+}
+
+TEST(Program, TheEngineOfTorchRanksFollowsFromTheGpus) {
+    EXPECT_EQ(torch_ranks(probe_of(0)).text(), "gloo: tokens are on CPUs, because the driver finds no GPU");
+    EXPECT_EQ(torch_ranks(probe_of(1)).text(), "NCCL: one GPU, whose rank reaches other hosts by collectives only");
+    const std::string unreached = "GPU 0 does not reach the memory of GPU 2";
+    EXPECT_EQ(torch_ranks(probe_of(4, unreached)).text(), "NCCL: " + unreached);
+    EXPECT_EQ(
+        torch_ranks(probe_of(8)).text(),
+        "NCCL and symmetric memory: all 8 GPUs reach each other's memory; other hosts are reached by collectives");
+    cuda::Probe older = probe_of(2);
+    for (cuda::Gpu& gpu : older.gpus) gpu.major = 8;
+    EXPECT_EQ(torch_ranks(older).text(), "gloo: tokens are on CPUs, because NVIDIA H100 has compute capability 8.0");
+    EXPECT_FALSE(torch_ranks(older).symmetric_memory);
+}
+
+TEST(Program, AGpuThatReachesNotAllOthersIsNamed) {
+    const auto all = [](int, int) { return true; };
+    EXPECT_EQ(cuda::unreached_gpu(8, all), "");
+    EXPECT_EQ(cuda::unreached_gpu(1, [](int, int) { return false; }), "");
+    const auto in_pairs = [](int index, int other) { return index / 2 == other / 2; };
+    EXPECT_EQ(cuda::unreached_gpu(2, in_pairs), "");
+    EXPECT_EQ(cuda::unreached_gpu(4, in_pairs), "GPU 0 does not reach the memory of GPU 2");
+    EXPECT_EQ(cuda::unreached_gpu(3, [](int index, int) { return index != 2; }),
+              "GPU 2 does not reach the memory of GPU 0");
 }
 
 TEST(Program, DoctorSaysWhenTheCacheCannotBeUsed) {
