@@ -166,8 +166,8 @@ struct PackedTiles {
     int together(int row_tile) const { return min(row_tiles - row_tile, 2); }
 };
 
-/// What every kernel takes. D = C + alpha * (A scales_a) (B scales_b)^T for `batch` pairs of matrices. Grouped: for
-/// ranges of rows of A, computed from `sizes`; each group has its own matrix of B.
+/// The parameter of most kernels. D = C + alpha * (A scales_a) (B scales_b)^T for `batch` pairs of matrices. Grouped:
+/// for ranges of rows of A, computed from `sizes`; each group has its own matrix of B.
 struct Arguments {
     TensorMap a;              // (k, row, batch), or (row, k, batch) if A is MN-major.
     TensorMap a_last;         // Boxes for the last row of tiles; not if groups have rows.
@@ -195,7 +195,8 @@ struct Arguments {
     GroupSizes sizes;  // of grouped problems
 };
 
-/// What some kernels take too. A launch copies the bytes of its kernel's parameter, so that the others do not have it.
+/// The parameter of some kernels. A launch copies the bytes of its kernel's parameter, so that the others do not have
+/// it.
 struct AllArguments : Arguments {
     GroupValues groups_of_k;  // Groups::k_anywhere
     PackedTiles packed;       // packed weights; values read in place: the bytes that follow them in a packed tile
