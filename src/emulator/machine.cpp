@@ -15,6 +15,8 @@
 namespace tilewright::emulator {
 namespace {
 
+constexpr int most_cluster = 16;  // of an H100, for kernels that ask for more than 8
+
 constexpr u32 one_turn_lost_of = 8;
 constexpr u32 one_sleep_of = 8;    // Turns per lost turn.
 constexpr u32 longest_sleep = 64;  // Rounds.
@@ -32,7 +34,8 @@ void check(const Launch& launch) {
     const auto demand = [](bool holds, const std::string& text) {
         if (!holds) throw Error("launch: " + text);
     };
-    demand(launch.cluster >= 1 && launch.cluster <= 8, fmt::format("cluster {}; 1 to 8 blocks", launch.cluster));
+    demand(launch.cluster >= 1 && launch.cluster <= most_cluster,
+           fmt::format("cluster {}; 1 to {} blocks", launch.cluster, most_cluster));
     demand(launch.blocks >= 1 && launch.blocks % launch.cluster == 0,
            fmt::format("{} blocks; a positive multiple of the cluster's {}", launch.blocks, launch.cluster));
     demand(launch.threads >= 32 && launch.threads <= 1024 && launch.threads % 32 == 0,

@@ -109,7 +109,7 @@ TEST(Checks, Launches) {
     const auto nothing = [](Shared&) {};
     expect_error({.threads = 48}, "launch: 48 threads; whole warps, 32 to 1024", nothing);
     expect_error({.blocks = 3, .cluster = 2}, "launch: 3 blocks; a positive multiple of the cluster's 2", nothing);
-    expect_error({.cluster = 9}, "launch: cluster 9; 1 to 8 blocks", nothing);
+    expect_error({.cluster = 17}, "launch: cluster 17; 1 to 16 blocks", nothing);
     expect_error({.shared_bytes = 232449}, "232449 bytes of shared memory; at most 232448", nothing);
     expect_error({.threads = 384, .registers = 176}, "launch: 176 registers for each of 384 threads", nothing);
     EXPECT_THROW(thread_index(), emulator::Error);
