@@ -14,9 +14,6 @@
 namespace tilewright::planner {
 namespace {
 
-/// Sums of 32 k-elements in one stage.
-int steps_of_stage(const hopper::Design& tile) { return tile.stage_k / hopper::step_k; }
-
 /// Unpromoted with fewer than 128 columns: the latency of barrier and wgmma shows.
 ///
 /// - 128 x n runs at 83.0, 69.3 and 50.1 weights per clock for n = 16, 32 and 64.
@@ -59,7 +56,7 @@ double row_and_column_scale_stall(double tensor) { return latency_stall(tensor) 
 /// A single warpgroup is assumed to wait for its reads.
 double step_clocks(const hopper::Design& tile) {
     constexpr double of_wgmma = 7, of_k_block = 30;
-    const double steps = steps_of_stage(tile);
+    const double steps = tile.steps_per_stage();
     const double warpgroups = tile.shape.warpgroups, subtiles = tile.subtiles;
     const double row_words = tile.scales_mma_rows ? tile.rows_per_warpgroup / 32.0 : 0;
     const double column_words = tile.scales_mma_columns ? tile.shape.n / 4.0 : 0;
@@ -96,8 +93,8 @@ double decode_stall(const hopper::Design& tile) {
     const double n = tile.shape.n, warpgroups = tile.shape.warpgroups;
     if (!fills_next) {
         constexpr double fixed = 230, each = 55, scales_of_step = 0.7;
-        return fixed +
-               (each + (tile.loop == hopper::Loop::steps ? steps_of_stage(tile) * scales_of_step * n : 0)) * warpgroups;
+        return fixed + (each + (tile.loop == hopper::Loop::steps ? tile.steps_per_stage() * scales_of_step * n : 0)) *
+                           warpgroups;
     }
     const bool scales = tile.scales_mma_columns;
     if (tile.rows_per_warpgroup > hopper::wgmma_m) return 540 - n + (scales ? 1.1 * n : 0);
@@ -144,7 +141,7 @@ double bf16_decode_stall(const hopper::Design& tile, double tensor) {
 
 double stall_clocks(const hopper::Design& tile, double tensor) {
     if (tile.loop == hopper::Loop::steps && !tile.b.is_packed()) {
-        return std::max(steps_of_stage(tile) * latency_stall(tensor), step_clocks(tile) - tensor);
+        return std::max(tile.steps_per_stage() * latency_stall(tensor), step_clocks(tile) - tensor);
     }
     if (tile.b.is_packed())
         return tile.order.step == StepKind::bf16 ? bf16_decode_stall(tile, tensor) : decode_stall(tile);

@@ -86,7 +86,7 @@ constexpr hopper::Kernel general_kernel(hopper::Kernel tile) {
     return tile;
 }
 
-/// Whether a kernel for D of f32 ships, with and without C; and that kernel, which is no pair of blocks either. It has as
+/// Whether a kernel for D of f32 ships, with and without C; and that kernel, which shares no operand either. It has as
 /// many stages as fit in addition to D.
 bool has_f32_kernel(const hopper::Kernel& tile);
 hopper::Kernel f32_kernel(hopper::Kernel tile);

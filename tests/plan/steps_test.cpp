@@ -82,7 +82,9 @@ TEST(Steps, ScalesAndStagesFollowTheSides) {
     EXPECT_TRUE(family("nvfp4:mxfp8").a.is_nvfp4());
     EXPECT_EQ(family("nvfp4:mxfp8").order.a, ScaleUse::none);
     EXPECT_EQ(design_of(family("bf16:mxfp8")).stage_k, 64);
+    EXPECT_EQ(design_of(family("bf16:mxfp8")).steps_per_stage(), 2);
     EXPECT_EQ(design_of(family("mxfp8:nvfp4")).stage_k, 128);
+    EXPECT_EQ(design_of(family("mxfp8:nvfp4")).steps_per_stage(), 4);
     EXPECT_EQ(family("mxfp8:nvfp4").order.step, StepKind::bf16);
     EXPECT_EQ(family("mxfp8:nvfp4").order.chain, hopper::step_k);
     const auto shapes = [](const hopper::Kernel& of) { return shipped_tiles(of).size(); };

@@ -20,8 +20,8 @@ public:
         : c_(c), accumulators_(accumulators), wide_(wide), feed_(c) {}
 
     TILEWRIGHT_DEVICE void run() {
-        constexpr int block = 32, blocks = design.stage_k / block;
-        int blocks_left = (c_.arguments.k + block - 1) / block - k_slice_of<design>(c_.arguments).begin * blocks;
+        constexpr int blocks = design.steps_per_stage();
+        int blocks_left = (c_.arguments.k + step_k - 1) / step_k - k_slice_of<design>(c_.arguments).begin * blocks;
         clear<design>(accumulators_);
 #pragma unroll 1
         for (int k_block = 0; k_block < c_.k_blocks; ++k_block, blocks_left -= blocks) {
