@@ -9,6 +9,7 @@
 #include "cuda/scopes.h"
 #include "cuda/tensor_map.h"
 #include "hopper/description/derive.h"
+#include "launch/moe.h"
 #include "launch/tile_code.h"
 #include "problem/mixed_rows.h"
 
@@ -21,6 +22,7 @@ constexpr int attribute_l2_bytes = 38;
 constexpr int attribute_capability_major = 75;
 constexpr int attribute_capability_minor = 76;
 constexpr int attribute_shared_carveout = 9;  // percent of an SM's memory
+constexpr int attribute_large_clusters = 14;  // of more than 8 blocks
 
 int handle_of(const Driver& driver, int index) {
     int count = 0;
@@ -120,7 +122,7 @@ void Device::share_most(KernelHandle kernel) {
                     "cuKernelSetAttribute", index_);
 }
 
-KernelHandle Device::kernel(const launch::OtherKernel& wanted) {
+Device::LoadedKernel Device::kernel(const launch::OtherKernel& wanted) {
     const std::lock_guard lock(mutex_);
     for (const auto& [known, kernel] : other_kernels_) {
         if (known == wanted) return kernel;
@@ -130,7 +132,23 @@ KernelHandle Device::kernel(const launch::OtherKernel& wanted) {
              launch::most_shared_bytes(wanted));
     using launch::PackScales, launch::PackTiles;
     if (std::holds_alternative<PackTiles>(wanted) || std::holds_alternative<PackScales>(wanted)) share_most(kernel);
-    return other_kernels_.emplace_back(wanted, kernel).second;
+    const bool large = launch::most_cluster(wanted) > hopper::portable_cluster && allow_large_clusters(kernel);
+    return other_kernels_.emplace_back(wanted, LoadedKernel{kernel, large}).second;
+}
+
+bool Device::allow_large_clusters(KernelHandle kernel) {
+    if (driver_.call.most_active_clusters == nullptr) return false;
+    const RelaxedCapture relaxed(driver_);
+    const ContextScope scope(driver_, handle_, context_);
+    if (driver_.call.kernel_set_attribute(attribute_large_clusters, 1, kernel, handle_) != 0) return false;
+    LaunchAttribute cluster{.id = LaunchAttribute::cluster_dimension, .x = hopper::most_route_blocks};
+    const LaunchConfig config{.grid = {hopper::most_route_blocks, 1, 1},
+                              .block = {hopper::route_threads, 1, 1},
+                              .shared_bytes = hopper::most_route_shared,
+                              .attributes = &cluster,
+                              .attribute_count = 1};
+    int clusters = 0;
+    return driver_.call.most_active_clusters(&clusters, kernel, &config) == 0 && clusters > 0;
 }
 
 KernelHandle Device::kernel(const hopper::Kernel& tile) {
@@ -161,7 +179,7 @@ ReadyLaunch Device::ready(KernelHandle kernel, const launch::Launch& launch) con
 std::vector<ReadyStep> Device::ready(const std::vector<launch::OtherLaunch>& launches) {
     std::vector<ReadyStep> steps;
     steps.reserve(launches.size());
-    for (const launch::OtherLaunch& each : launches) steps.push_back({kernel(each.kernel()), each});
+    for (const launch::OtherLaunch& each : launches) steps.push_back({kernel(each.kernel()).handle, each});
     return steps;
 }
 
@@ -208,9 +226,12 @@ void Device::start(KernelHandle kernel, const launch::OtherLaunch& launch, const
 }
 
 void Device::launch(const launch::OtherLaunch& launch, const InStream& order) {
-    const KernelHandle function = kernel(launch.kernel());
+    const LoadedKernel function = kernel(launch.kernel());
     check_report();
-    start(function, launch, order);
+    if (launch.cluster > hopper::portable_cluster && !function.runs_large_clusters) {
+        return start(function.handle, launch::in_portable_cluster(launch), order);
+    }
+    start(function.handle, launch, order);
 }
 
 void Device::check_report() {

@@ -68,6 +68,9 @@ public:
     /// this work by itself.
     void launch(const launch::OtherLaunch& launch, const InStream& order);
 
+    /// Whether clusters of this kernel may have more than 8 blocks. If not, `launch` makes them smaller.
+    bool runs_large_clusters(const launch::OtherKernel& wanted) { return kernel(wanted).runs_large_clusters; }
+
     /// Makes a context of this device the thread's current one while the returned object exists.
     ContextScope context() const { return {driver_, handle_, context_}; }
 
@@ -81,7 +84,13 @@ private:
     KernelHandle load(const KernelSource& source, int shared_bytes);
     /// Makes all of an SM's shared memory available to blocks of the kernel, so that as many as possible share an SM.
     void share_most(KernelHandle kernel);
-    KernelHandle kernel(const launch::OtherKernel& wanted);
+    struct LoadedKernel {
+        KernelHandle handle = nullptr;
+        bool runs_large_clusters = false;  // of more than 8 blocks, if the kernel ever has them
+    };
+    LoadedKernel kernel(const launch::OtherKernel& wanted);
+    /// Asks for the kernel's largest cluster, which a part of a GPU may refuse.
+    bool allow_large_clusters(KernelHandle kernel);
     /// The size of a launch.
     struct Extent {
         int blocks = 0;
@@ -102,7 +111,7 @@ private:
     hopper::KernelReport* report_on_device_ = nullptr;
     std::mutex mutex_;
     std::vector<std::pair<hopper::Kernel, KernelHandle>> kernels_;
-    std::vector<std::pair<launch::OtherKernel, KernelHandle>> other_kernels_;
+    std::vector<std::pair<launch::OtherKernel, LoadedKernel>> other_kernels_;
 };
 
 }  // namespace tilewright::cuda

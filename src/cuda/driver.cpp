@@ -74,6 +74,7 @@ void load_execution(const Loader& loader, DriverCalls& call) {
     loader.load(call.kernel_function, "cuKernelGetFunction");
     loader.load(call.kernel_set_attribute, "cuKernelSetAttribute");
     loader.load(call.launch, "cuLaunchKernelEx");
+    loader.load_if_there(call.most_active_clusters, "cuOccupancyMaxActiveClusters");
     loader.load(call.encode_tiled, "cuTensorMapEncodeTiled");
 }
 

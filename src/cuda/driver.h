@@ -81,6 +81,7 @@ struct DriverCalls {
     int (*kernel_function)(FunctionHandle*, KernelHandle) = nullptr;
     int (*kernel_set_attribute)(int, int, KernelHandle, int) = nullptr;
     int (*launch)(const LaunchConfig*, void*, void**, void**) = nullptr;
+    int (*most_active_clusters)(int*, void*, const LaunchConfig*) = nullptr;  // null where the driver has none
     int (*encode_tiled)(void*, int, std::uint32_t, void*, const std::uint64_t*, const std::uint64_t*,
                         const std::uint32_t*, const std::uint32_t*, int, int, int, int) = nullptr;
     int (*host_allocate)(void**, std::size_t, unsigned) = nullptr;

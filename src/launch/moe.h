@@ -24,6 +24,18 @@ std::vector<OtherLaunch> lower(const moe::MeetStep& step);
 std::vector<OtherLaunch> lower(const moe::RouteStep& route, const moe::PermuteStep& permute);
 bool fits_in_permute(const moe::RouteStep& step);
 
+/// The cluster of a kernel that routes.
+struct RouteCluster {
+    int blocks = hopper::most_route_blocks;
+    hopper::RouteKeeps keeps = hopper::RouteKeeps::order;
+};
+/// The cluster that `lower` chooses. It keeps no more than shared memory has room for.
+RouteCluster route_cluster(const moe::RouteStep& step);
+/// In another cluster, for measurements. Throws Error if it does not fit.
+OtherLaunch lower(const moe::RouteStep& step, const RouteCluster& cluster);
+/// The same launch on a GPU that runs no clusters of more than `portable_cluster` blocks.
+OtherLaunch in_portable_cluster(OtherLaunch launch);
+
 // Steps between ranks, in one launch where one kernel can do both. The kernel that writes a rank's tokens announces
 // their choices. The kernel that routes is the barrier ahead of it. So is the kernel that sums, if its blocks are few.
 std::vector<OtherLaunch> lower(const moe::PermuteStep& tokens, const moe::AnnounceStep& step);

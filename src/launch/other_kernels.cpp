@@ -171,6 +171,11 @@ std::string source_of(const OtherKernel& kernel) {
 
 int most_shared_bytes(const OtherKernel& kernel) { return std::visit(MostSharedBytes{}, kernel); }
 
+int most_cluster(const OtherKernel& kernel) {
+    const bool routes = std::holds_alternative<Route>(kernel) || std::holds_alternative<MeetAndRoute>(kernel);
+    return routes ? most_route_blocks : 1;
+}
+
 std::vector<OtherKernel> shipped_other_kernels() {
     Kernels list;
     add_quantizers(list);

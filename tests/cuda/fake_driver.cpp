@@ -49,6 +49,15 @@ std::uint64_t mapped(const Allocation& allocation) {
 constexpr const char* product = "tilewright::hopper::gemm";
 bool is_product(const void* kernel) { return reinterpret_cast<std::uintptr_t>(kernel) % 2 != 0; }
 
+int cluster_of(const tilewright::cuda::LaunchConfig& config) {
+    for (unsigned i = 0; i < config.attribute_count; ++i) {
+        if (config.attributes[i].id == tilewright::cuda::LaunchAttribute::cluster_dimension) {
+            return static_cast<int>(config.attributes[i].x);
+        }
+    }
+    return 1;
+}
+
 void note_capture_mode() {
     if (capture_mode != 2) ++fake.strict_loads;
 }
@@ -132,10 +141,19 @@ int cuKernelGetFunction(void** function, void* kernel) {
 }
 int cuKernelSetAttribute(int attribute, int value, void*, int) {
     if (attribute == 9) return value == 100 ? 0 : invalid_value;
+    if (attribute == 14) {
+        fake.allows_large = value == 1 && !fake.refuses_large;
+        return fake.refuses_large ? invalid_value : 0;
+    }
     fake.shared_bytes = value;
     return attribute == 8 && value <= 232448 ? 0 : invalid_value;
 }
+int cuOccupancyMaxActiveClusters(int* count, void*, const tilewright::cuda::LaunchConfig* config) {
+    *count = cluster_of(*config) <= fake.largest_cluster ? 1 : 0;
+    return depth > 0 && contexts[static_cast<std::size_t>(depth - 1)] >= 0 ? 0 : invalid_context;
+}
 int cuLaunchKernelEx(const tilewright::cuda::LaunchConfig* config, void* kernel, void** parameters, void**) {
+    if (cluster_of(*config) > (fake.allows_large ? fake.largest_cluster : 8)) return invalid_value;
     ++fake.launches;
     if (fake.record_last) {
         fake.before_last = std::exchange(fake.last, {});

@@ -33,6 +33,8 @@ struct FakeDriver {
     void* capturing = nullptr;         // this stream is
     bool reaches_peers = true;         // each device the others
     std::atomic<int> busy_queries{0};  // the next N queries of a stream find it busy
+    int largest_cluster = 16;          // blocks
+    bool refuses_large = false;        // to allow a kernel clusters of more than 8
 
     // The calls so far.
     std::atomic<int> maps{0};
@@ -47,6 +49,7 @@ struct FakeDriver {
     std::atomic<int> imports{0};            // that are not closed
     std::atomic<int> waits{0};              // for streams
     std::atomic<int> shared_bytes{0};       // the last attribute of a kernel
+    std::atomic<bool> allows_large{false};  // clusters of more than 8 blocks, of some kernel
     FakeLaunch last{};
     FakeLaunch before_last{};
     bool record_last = true;                        // off where many threads launch

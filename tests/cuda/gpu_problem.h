@@ -12,6 +12,7 @@
 #include "cuda/fake_driver.h"
 #include "cuda/runtime.h"
 #include "kernel_of_recipe.h"
+#include "launch/moe.h"
 #include "launch/other_kernels.h"
 #include "launch/tile_code.h"
 #include "plan/candidates.h"

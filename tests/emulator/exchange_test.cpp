@@ -51,12 +51,21 @@ struct OnCpu {
 struct OnEmulator {
     std::uint64_t seed = 0;
     bool joins = false;
+
     template <class... Steps>
     void operator()(const Steps&... steps) const {
         if constexpr (sizeof...(steps) > 1) {
-            if (joins) return run_on_emulator(launch::lower(steps...), seed);
+            if (joins) return run(launch::lower(steps...));
         }
-        (run_on_emulator(launch::lower(steps), seed), ...);
+        (run(launch::lower(steps)), ...);
+    }
+
+private:
+    /// In clusters of 8 blocks, because each thread of the emulator takes two of the 65,530 mappings of a process.
+    void run(const std::vector<launch::OtherLaunch>& launches) const {
+        for (const launch::OtherLaunch& each : launches) {
+            run_on_emulator(each.cluster > hopper::portable_cluster ? launch::in_portable_cluster(each) : each, seed);
+        }
     }
 };
 

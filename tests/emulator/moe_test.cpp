@@ -109,6 +109,7 @@ struct RouteCase {
     bool wild = false;    // ids beyond the last, and negative ones
     int only = -1;        // the expert of all choices
     Format weights = Format::f32;
+    std::int64_t gap = 0;  // ids between tokens, which are not choices
 };
 
 struct RouteOutputs {
@@ -123,7 +124,7 @@ struct RouteOutputs {
 
 struct RouteCall {
     explicit RouteCall(const RouteCase& c)
-        : narrow(static_cast<std::size_t>(c.tokens * c.choices)), weights(c.weights, {c.tokens, c.choices}) {
+        : narrow(static_cast<std::size_t>(c.tokens * (c.choices + c.gap))), weights(c.weights, {c.tokens, c.choices}) {
         std::mt19937 random(31 + static_cast<unsigned>(c.tokens));
         const int range = c.mapped ? 2 * c.experts : c.experts;
         for (std::int32_t& id : narrow) {
@@ -145,6 +146,7 @@ struct RouteCall {
                                           : row_major(narrow.data(), Format::i32, shape),
                         .weights = weights.tensor(),
                         .shared = c.shared};
+        step.routing.experts.strides[0] = c.choices + c.gap;
         if (c.mapped) step.routing.map = row_major(map.data(), Format::i32, {range});
     }
     std::vector<std::int32_t> narrow, map;
@@ -168,7 +170,9 @@ void expect_same(const RouteOutputs& given, const RouteOutputs& expected) {
     EXPECT_EQ(bytes_of(given.weights), bytes_of(expected.weights));
 }
 
-void expect_cpu_route(const RouteCase& c, std::uint64_t seed = 3) {
+/// `launches` of the step whose output is given.
+template <class Lower>
+void expect_cpu_route(const RouteCase& c, std::uint64_t seed, Lower launches) {
     SCOPED_TRACE("tokens " + std::to_string(c.tokens) + " experts " + std::to_string(c.experts));
     RouteCall call(c);
     const RouteOutputs given(c), expected(c);
@@ -176,8 +180,12 @@ void expect_cpu_route(const RouteCase& c, std::uint64_t seed = 3) {
     run_on_cpu(call.step);
     call.step.out = given.routed();
     ASSERT_EQ(launch::unserved(call.step), "");
-    run_on_emulator(launch::lower(call.step), seed);
+    run_on_emulator(launches(call.step), seed);
     expect_same(given, expected);
+}
+
+void expect_cpu_route(const RouteCase& c, std::uint64_t seed = 3) {
+    expect_cpu_route(c, seed, [](const moe::RouteStep& step) { return launch::lower(step); });
 }
 
 TEST(Moe, RoutesHaveTheCpusRows) {
@@ -187,10 +195,110 @@ TEST(Moe, RoutesHaveTheCpusRows) {
     expect_cpu_route({.tokens = 0, .experts = 40});
     expect_cpu_route({.tokens = 130, .choices = 16, .experts = 600, .mapped = true, .weights = Format::bf16}, 9);
     expect_cpu_route({.tokens = 1000, .choices = 2, .experts = 32, .only = 31, .weights = Format::f16});
+    expect_cpu_route({.tokens = 1024, .choices = 1, .experts = 16, .weights = Format::bf16}, 0);
+    expect_cpu_route({.tokens = 205, .choices = 5, .experts = 255, .wild = true});
+    expect_cpu_route({.tokens = 300, .choices = 4, .experts = 100, .weights = Format::f16, .gap = 3});
+}
+
+TEST(Moe, RoutesOfManyChoicesHaveTheCpusRows) {
+    expect_cpu_route({.tokens = 2731, .choices = 3, .experts = 257, .wild = true}, 0);  // one more than 8 full blocks
     expect_cpu_route({.tokens = 4500, .choices = 2, .experts = 8, .shared = 2, .wide = true, .mapped = true}, 0);
 }
 
 TEST(Moe, RoutesOfTheMostExpertsHaveTheCpusRows) { expect_cpu_route({.tokens = 64, .choices = 4, .experts = 2048}); }
+
+TEST(Moe, RoutesOfAnyClusterHaveTheCpusRows) {
+    using hopper::RouteKeeps;
+    const RouteCase few{.tokens = 1, .choices = 7, .experts = 9, .wild = true};
+    const RouteCase ragged{.tokens = 701, .choices = 3, .experts = 13, .shared = 1, .wild = true};
+    const RouteCase hot{.tokens = 2100, .choices = 1, .experts = 1030, .only = 1029, .weights = Format::f16};
+    std::uint64_t seed = 0;
+    for (const RouteKeeps keeps : {RouteKeeps::nothing, RouteKeeps::places, RouteKeeps::order}) {
+        for (const int blocks : {1, 2, 16}) {
+            SCOPED_TRACE("blocks " + std::to_string(blocks) + " keep " + std::to_string(static_cast<int>(keeps)));
+            const launch::RouteCluster cluster{.blocks = blocks, .keeps = keeps};
+            for (const RouteCase& c : {few, ragged, hot}) {
+                expect_cpu_route(c, seed++,
+                                 [&](const moe::RouteStep& step) { return std::vector{launch::lower(step, cluster)}; });
+            }
+        }
+    }
+}
+
+TEST(Moe, RoutesReadAdjacentIdsAndWeightsAsSuch) {
+    const auto adjacent = [](const RouteCase& c) {
+        return launch::lower(RouteCall(c).step).front().of<launch::Route>().arguments.adjacent;
+    };
+    EXPECT_TRUE(adjacent({.tokens = 40, .choices = 3}));
+    EXPECT_FALSE(adjacent({.tokens = 40, .choices = 3, .shared = 1}));
+    EXPECT_FALSE(adjacent({.tokens = 40, .choices = 3, .wide = true}));
+    EXPECT_FALSE(adjacent({.tokens = 40, .choices = 3, .mapped = true}));
+    EXPECT_FALSE(adjacent({.tokens = 40, .choices = 3, .weights = Format::f16}));
+    EXPECT_FALSE(adjacent({.tokens = 40, .choices = 3, .gap = 1}));
+}
+
+TEST(Moe, RoutesInAPortableClusterHaveTheCpusRows) {
+    expect_cpu_route({.tokens = 2731, .choices = 3, .experts = 300, .wild = true}, 0, [](const moe::RouteStep& step) {
+        const launch::OtherLaunch large = launch::lower(step).front();
+        EXPECT_EQ(large.cluster, hopper::most_route_blocks);
+        const launch::OtherLaunch portable = launch::in_portable_cluster(large);
+        EXPECT_EQ(portable.cluster, hopper::portable_cluster);
+        EXPECT_EQ(portable.blocks, hopper::portable_cluster);
+        return std::vector{portable};
+    });
+}
+
+TEST(Moe, RoutesAfterABarrierHaveTheCpusRows) {
+    formats::RankCounters counters{};
+    expect_cpu_route({.tokens = 700, .choices = 3, .experts = 13, .wild = true}, 5, [&](const moe::RouteStep& step) {
+        launch::OtherLaunch launch = launch::lower(step).front();
+        launch.call = launch::CallOf<launch::MeetAndRoute>{
+            .arguments = {.meet = {.counters = &counters}, .route = launch.of<launch::Route>().arguments}};
+        return std::vector{launch};
+    });
+}
+
+/// The memory of three ranks, of which the second runs the step.
+TEST(Moe, OwnersOfTokensGetTheirRows) {
+    constexpr std::int64_t ranks = 3, own = 1;
+    for (const std::int64_t room : {30, 250}) {
+        for (const int shared : {0, 1}) {
+            const RouteCase c{.tokens = ranks * room, .choices = 4, .experts = 9, .shared = shared, .wild = true};
+            RouteCall call(c);
+            const Dims all{c.tokens, c.choices + shared};
+            const std::int64_t bytes = room * all[1] * 4;
+            const std::array shifts{-bytes, std::int64_t{0}, bytes};
+            const Matrix given(Format::i32, all), expected(Format::i32, all);
+            call.step.owners = {.rank = own, .size = ranks, .shifts = shifts.data(), .room = room};
+            const auto rows_in = [&](const Matrix& matrix) {
+                return row_major(static_cast<void*>(static_cast<std::byte*>(matrix.tensor().data) + own * bytes),
+                                 Format::i32, {room, all[1]});
+            };
+            call.step.owner_rows = rows_in(expected);
+            run_on_cpu(call.step);
+            call.step.owner_rows = rows_in(given);
+            run_on_emulator(launch::lower(call.step), static_cast<std::uint64_t>(room));
+            EXPECT_EQ(bytes_of(given), bytes_of(expected)) << room << " tokens of a rank, shared " << shared;
+        }
+    }
+}
+
+TEST(Moe, RoutesKeepAsMuchAsSharedMemoryHolds) {
+    const auto kept = [](const RouteCase& c, bool has_sources) {
+        RouteCall call(c);
+        std::int32_t none = 0;
+        if (has_sources) call.step.out.sources = row_major(&none, Format::i32, {1});
+        return launch::route_cluster(call.step);
+    };
+    const RouteCase usual{.tokens = 8192, .choices = 8, .experts = 256};
+    EXPECT_EQ(kept(usual, true).keeps, hopper::RouteKeeps::order);
+    EXPECT_EQ(kept(usual, false).keeps, hopper::RouteKeeps::places);
+    EXPECT_EQ(kept({.tokens = 128, .choices = 8, .experts = 256}, true).keeps, hopper::RouteKeeps::order);
+    EXPECT_EQ(kept({.tokens = 1 << 18, .choices = 1, .experts = 2048}, true).keeps, hopper::RouteKeeps::places);
+    EXPECT_EQ(kept({.tokens = 1 << 20, .choices = 1, .experts = 2048}, true).keeps, hopper::RouteKeeps::nothing);
+    RouteCall call({.tokens = 8192, .choices = 8, .experts = 2048});
+    EXPECT_THROW(launch::lower(call.step, {.blocks = 8}), Error);
+}
 
 TEST(Moe, RoutesNeedNoOutput) {
     RouteCall call({.tokens = 40});

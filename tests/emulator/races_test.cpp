@@ -6,6 +6,7 @@
 #include "emulator/ring_case.h"
 #include "emulator/ring_kernel.h"
 #include "hopper/gemm.h"
+#include "hopper/moe/route.h"
 #include "kernel_of_recipe.h"
 
 #include "emulator/primitives.h"
@@ -13,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <vector>
 
 namespace {
 int reports = 0;
@@ -71,6 +73,37 @@ int races_of_ring() {
 }
 
 TEST(Races, TheRingKernelHasNone) { EXPECT_EQ(races_of_ring<Bug::none>(), 0); }
+/// Blocks of a cluster read each other's totals, and warps each other's counts and order.
+TEST(Races, TheSortOfChoicesHasNone) {
+    constexpr int choices = 1500, experts = 600, blocks = 2;
+    std::vector<int> ids(choices), rows(choices), sources(choices), ends(experts);
+    std::vector<float> weights(choices);
+    for (int i = 0; i < choices; ++i) ids[static_cast<std::size_t>(i)] = i * i % experts;
+    hopper::RouteArguments arguments{.ids = ids.data(),
+                                     .token_stride = 1,
+                                     .choice_stride = 1,
+                                     .tokens = choices,
+                                     .given = 1,
+                                     .choices = 1,
+                                     .experts = experts,
+                                     .rows = rows.data(),
+                                     .sources = sources.data(),
+                                     .ends = ends.data(),
+                                     .row_weights = weights.data()};
+    const int before = reports;
+    for (const auto keeps : {hopper::RouteKeeps::nothing, hopper::RouteKeeps::places, hopper::RouteKeeps::order}) {
+        arguments.keeps = keeps;
+        emulator::launch({.blocks = blocks,
+                          .cluster = blocks,
+                          .threads = hopper::route_threads,
+                          .shared_bytes = static_cast<int>(hopper::route_shared_bytes(experts, choices, keeps, blocks)),
+                          .seed = 1},
+                         [&] { hopper::route<hopper::route_threads>(arguments); });
+        EXPECT_EQ(ends.back(), choices);
+    }
+    EXPECT_EQ(reports - before, 0);
+}
+
 /// All lanes write a row, one has it stored. `synchronise` is called in between.
 int races_of_store(void (*synchronise)()) {
     struct Shared {

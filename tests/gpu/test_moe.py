@@ -102,6 +102,24 @@ def test_routing_of_few_and_many_choices_has_the_cpus_bits(tokens, top, experts,
     expect_same(*both(x, up, down, experts=ids, weights=w, expert_map=places, shared=min(2, experts - 1)))
 
 
+# One block, a cluster that all GPUs run, and larger ones: with all that shared memory keeps, with less, and with nothing.
+@pytest.mark.parametrize(
+    ("tokens", "top", "experts"),
+    [(1024, 1, 255), (205, 5, 13), (1639, 5, 256), (8192, 8, 256), (4097, 16, 2048), (2**18, 1, 2048), (2**20, 1, 2048)],
+)
+@pytest.mark.parametrize("shared", [0, 1])
+def test_the_order_of_choices_is_that_of_the_cpu(tokens, top, experts, shared):
+    ids = torch.randint(-1, experts - shared, (tokens, top), generator=random(1), dtype=torch.int32)
+    ids[: tokens // 3] = experts // 2  # one is hot
+    w = torch.rand(tokens, top, generator=random(2))
+    exact, given = (tw.route(on(ids), experts, on(w), shared=shared) for on in (lambda part: part, on_gpu))
+    count = int(exact.ends[-1])
+    assert torch.equal(exact.rows, given.rows.cpu())
+    assert torch.equal(exact.ends, given.ends.cpu())
+    assert torch.equal(exact.sources[:count], given.sources[:count].cpu())
+    assert torch.equal(exact.weights[:count], given.weights[:count].cpu())
+
+
 @pytest.mark.parametrize("value", [-1, 0, 7, 2**31 - 1, -(2**31)])
 def test_all_choices_are_alike(value):
     up, down = weights_of(8, 256, 128, "128x128", True, 1)

@@ -3,6 +3,7 @@
 
 #include "formats/gated_unit.h"
 #include "formats/rank_words.h"
+#include "hopper/moe/spec.h"
 #include "hopper/quantize/arguments.h"
 #include "hopper/quantize/quantizer.h"
 
@@ -72,11 +73,12 @@ struct RouteArguments {
     IntegerList map{};          // the local number of each number; null: numbers are local
     FactorArguments weights{};
     int tokens = 0;
-    int given = 0;       // choices of a token that `ids` has
-    int choices = 0;     // with those of shared experts, which are the last local experts
-    int first = 0;       // without a map: the number of local expert 0
-    int experts = 0;     // local
-    bool keeps = false;  // shared memory has room for a word per choice
+    int given = 0;    // choices of a token that `ids` has
+    int choices = 0;  // with those of shared experts, which are the last local experts
+    int first = 0;    // without a map: the number of local expert 0
+    int experts = 0;  // local
+    RouteKeeps keeps = RouteKeeps::nothing;
+    bool adjacent = false;  // choices are tokens, ids are int32 without a map, weights f32; both are adjacent
     // Each may be null.
     int* rows = nullptr;
     int* sources = nullptr;

@@ -112,11 +112,11 @@ TILEWRIGHT_DEVICE void meet_ranks(const MeetArguments& a) {
 /// `route` after a barrier.
 template <int threads>
 __global__ void __launch_bounds__(threads, 1) meet_and_route(const __grid_constant__ MeetAndRouteArguments a) {
-    auto& shared = shared_memory<RouteShared>();
-    clear_counts(a.route, shared);
+    const RouteRoom room = room_of(a.route, known_address(shared_memory<RouteShared>()));
+    clear_counts(room);
     wait_for_earlier_kernels();
     meet_ranks(a.meet);
-    route_choices<threads, true>(a.route, shared);
+    route_choices<true>(a.route, room);
 }
 
 /// Local experts and weights of the choices of all ranks from `first` on, which a collective has brought, several loads

@@ -1,9 +1,12 @@
 // The sort of the choices of all tokens by expert: which row each choice has.
 //
-// `route` is one kernel of one cluster. Each of its 128 warps has consecutive choices and counts them by expert. Then
-// the counts become the first rows of the warp's choices, to which each choice adds its place. Places are kept in
-// shared memory; if they do not fit, each warp counts again. Order and sums do not depend on timing, so that the rows
-// are always the same.
+// `route` is one kernel of one cluster. Each warp has consecutive choices and counts them by expert. The counts of the
+// warps and blocks ahead of it become the first places of the warp's choices, to which each choice adds its own.
+//
+// - Places are those of the block's choices in the order of experts. Each expert has a shift from places to rows.
+// - Where shared memory has room, the block brings its choices into this order. Then adjacent threads store to
+//   adjacent rows. An SM stores the words of a warp at once only where they are adjacent.
+// - Order and sums do not depend on timing, so that the rows are always the same.
 #pragma once
 
 #include "hopper/moe/numbers.h"
@@ -16,6 +19,7 @@ struct Choice {
 };
 
 TILEWRIGHT_DEVICE Choice choice_at(const RouteArguments& a, int index) {
+    if (a.choices == 1) return {.token = index, .of_token = 0};
     const int token = int(u32(index) / u32(a.choices));
     return {.token = token, .of_token = index - token * a.choices};
 }
@@ -79,184 +83,393 @@ TILEWRIGHT_DEVICE void find_experts(const RouteArguments& a, const int (&indices
     }
 }
 
-/// Writes the row of a choice, -1 if it has none, and the choice of the row.
-TILEWRIGHT_DEVICE void write_choice(const RouteArguments& a, int index, int row) {
-    if (a.rows != nullptr) store_global(reinterpret_cast<u32*>(a.rows) + index, u32(row));
-    if (row < 0) return;
-    if (a.sources != nullptr) store_global(reinterpret_cast<u32*>(a.sources) + row, u32(index));
-    if (a.owner_rows != nullptr) {
-        const int each = a.owners.room * a.choices, owner = index / each;
-        int* const rows = at_rank(a.owners, owner, a.owner_rows);
-        store_global(reinterpret_cast<u32*>(rows) + (index - owner * each), u32(row));
+/// The weight of each choice.
+template <class Element, int count>
+TILEWRIGHT_DEVICE void load_weights(const RouteArguments& a, const Choice (&choices)[count], float (&weights)[count]) {
+    Element loaded[count];
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+        const i64 at = choices[i].token * a.weights.row_stride +
+                       min(choices[i].of_token, a.weights.choices - 1) * a.weights.choice_stride;
+        loaded[i] = load_global(static_cast<const Element*>(a.weights.data) + at);
     }
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+        if (choices[i].of_token >= a.weights.choices) continue;
+        if constexpr (sizeof(Element) == sizeof(float)) {
+            weights[i] = loaded[i];
+        } else {
+            weights[i] = a.weights.format == Number::bf16 ? from_bf16(loaded[i]) : from_f16(loaded[i]);
+        }
+    }
+}
+
+/// The same for indices, of which negative ones have any weight.
+template <int count>
+TILEWRIGHT_DEVICE void find_weights(const RouteArguments& a, const int (&indices)[count], float (&weights)[count]) {
+    Choice choices[count];
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+        choices[i] = choice_at(a, max(indices[i], 0));
+        weights[i] = 1;
+    }
+    if (a.weights.data == nullptr || a.weights.choices == 0) return;
+    if (a.weights.format == Number::f32) {
+        load_weights<float>(a, choices, weights);
+    } else {
+        load_weights<u16>(a, choices, weights);
+    }
+}
+
+/// Writes the row of a choice, -1 if it has none.
+TILEWRIGHT_DEVICE void write_row(const RouteArguments& a, int index, int row) {
+    if (a.rows != nullptr) store_global(reinterpret_cast<u32*>(a.rows) + index, u32(row));
+    if (row < 0 || a.owner_rows == nullptr) return;
+    const int each = a.owners.room * a.choices, owner = index / each;
+    int* const rows = at_rank(a.owners, owner, a.owner_rows);
+    store_global(reinterpret_cast<u32*>(rows) + (index - owner * each), u32(row));
+}
+
+/// Writes the choice of a row.
+TILEWRIGHT_DEVICE void write_source(const RouteArguments& a, int row, int index) {
+    if (a.sources != nullptr) store_global(reinterpret_cast<u32*>(a.sources) + row, u32(index));
+}
+
+/// Writes both, and the weight.
+TILEWRIGHT_DEVICE void write_choice(const RouteArguments& a, int index, int row) {
+    write_row(a, index, row);
+    if (row < 0) return;
+    write_source(a, row, index);
     if (a.row_weights == nullptr) return;
     const Choice choice = choice_at(a, index);
     store_global(a.row_weights + row, factor_at(a.weights, {.group = 0, .row = choice.token}, choice.of_token));
 }
 
-/// The shared memory of `route`. After it: totals of the block by expert, then the counts of each warp.
+/// The first words of the shared memory of a block that routes.
 struct RouteShared {
-    int sums[route_warps];
+    int sums_of_block[warp_threads];
+    int sums_of_cluster[warp_threads];
+    int choices;  // that have an expert
 };
 
-TILEWRIGHT_DEVICE int* totals_of(RouteShared& shared) { return reinterpret_cast<int*>(&shared + 1); }
-TILEWRIGHT_DEVICE int* counts_of(RouteShared& shared, int experts, int warp) {
-    return totals_of(shared) + (warp + 1) * experts;
-}
+/// The arrays after it.
+struct RouteRoom {
+    RouteShared& shared;
+    int experts;
+    int each;  // choices of a warp
 
-/// The expert of a choice and its place among the warp's choices of the expert, in one word.
-struct KeptChoice {
-    static constexpr int place_bits = 20;
+    TILEWRIGHT_DEVICE int* totals() const { return reinterpret_cast<int*>(&shared + 1); }
+    TILEWRIGHT_DEVICE int* shifts() const { return totals() + experts; }
+    TILEWRIGHT_DEVICE int* counts(int warp) const { return totals() + (warp + 2) * experts; }
+    /// By choice: where it is among the warp's choices of its expert.
+    TILEWRIGHT_DEVICE u32* places() const { return reinterpret_cast<u32*>(counts(route_warps)); }
+    /// By place: the choice.
+    TILEWRIGHT_DEVICE u32* order() const { return places() + route_warps * each; }
+    /// By choice.
+    TILEWRIGHT_DEVICE float* weights() const { return reinterpret_cast<float*>(order() + route_warps * each); }
+};
+
+/// An expert and a number, in one word.
+struct ExpertWord {
+    static constexpr int number_bits = 20;
     static constexpr u32 none = ~0U;
     u32 word;
 
-    static TILEWRIGHT_DEVICE KeptChoice of(int expert, int place) {
-        return {expert < 0 ? none : u32(expert) << place_bits | u32(place)};
+    static TILEWRIGHT_DEVICE ExpertWord of(int expert, int number) {
+        return {expert < 0 ? none : u32(expert) << number_bits | u32(number)};
     }
-    TILEWRIGHT_DEVICE int row(const int* rows_before) const {
-        if (word == none) return -1;
-        return load_shared(rows_before[word >> place_bits]) + int(word & ((1U << place_bits) - 1));
+    static TILEWRIGHT_DEVICE ExpertWord at(const u32& shared) {
+        return {u32(load_shared(reinterpret_cast<const int&>(shared)))};
     }
+    TILEWRIGHT_DEVICE bool exists() const { return word != none; }
+    TILEWRIGHT_DEVICE int expert() const { return exists() ? int(word >> number_bits) : 0; }
+    TILEWRIGHT_DEVICE int number() const { return int(word & ((1U << number_bits) - 1)); }
 };
 
-/// The kept choices of a warp, after the counts.
-TILEWRIGHT_DEVICE u32* kept_of(RouteShared& shared, int experts, int warp, int each) {
-    return reinterpret_cast<u32*>(counts_of(shared, experts, route_warps)) + warp * each;
-}
-
-/// The lanes whose choice has the same expert, and none for -1. By a warp together.
+/// The lanes whose choice has the same expert; for -1 any lanes. By a warp together.
 TILEWRIGHT_DEVICE u32 lanes_of(int expert, int bits) {
-    u32 lanes = ballot(expert >= 0);
-    for (int bit = 0; bit < bits; ++bit) {
-        const bool is_set = (expert >> bit & 1) != 0;
-        const u32 set = ballot(is_set);
-        lanes &= is_set ? set : ~set;
+    constexpr int step = 4;  // bits whose ballots do not wait for each other
+    u32 lanes = ballot(expert >= 0), left = u32(expert);
+#pragma unroll 1
+    for (int first = 0; first < bits; first += step, left >>= step) {
+#pragma unroll
+        for (int i = 0; i < step; ++i) {
+            const bool is_set = (left & 1U << i) != 0;
+            lanes &= ballot(is_set) ^ (is_set ? 0U : ~0U);
+        }
     }
     return lanes;
 }
 
-/// Counts the warp's choices by expert, in order. `use(index, expert, place)`: the place is the count ahead of the
-/// choice. The expert is -1 if there is none. By a warp together.
-template <bool fresh, class Use>
-TILEWRIGHT_DEVICE void count_choices(const RouteArguments& a, int begin, int end, int* counts, Use use) {
-    const int bits = highest_bit(u32(max(a.experts - 1, 1))) + 1;
-    for (int first = begin; first < end; first += warp_threads * route_ahead) {
-        int indices[route_ahead], experts[route_ahead];
+/// The experts and, with `weighted`, the weights of choices `first`, `first` + 32, ... whose ids and weights are
+/// adjacent in memory. Constant distances need no instructions.
+template <bool fresh, int count>
+TILEWRIGHT_DEVICE void load_adjacent(const RouteArguments& a, int first, int end, bool weighted, int (&experts)[count],
+                                     float (&weights)[count]) {
+    const int* const ids = static_cast<const int*>(a.ids) + first;
+    const float* const factors = static_cast<const float*>(a.weights.data) + first;
 #pragma unroll
-        for (int i = 0; i < route_ahead; ++i) {
-            const int index = first + i * warp_threads + lane_index();
-            indices[i] = index < end ? index : -1;
-        }
-        find_experts<fresh>(a, indices, experts);
+    for (int i = 0; i < count; ++i) {
+        experts[i] = -1;
+        if (first + i * warp_threads < end) experts[i] = load_element<fresh>(ids + i * warp_threads);
+    }
 #pragma unroll
-        for (int i = 0; i < route_ahead; ++i) {
-            const int index = first + i * warp_threads + lane_index(), expert = experts[i];
-            if (first + i * warp_threads >= end) break;
-            const u32 same = lanes_of(expert, bits), earlier = same & ((1U << lane_index()) - 1);
-            const int before = expert >= 0 ? load_shared(counts[expert]) : 0;
-            sync_warp();
-            if (expert >= 0 && earlier == 0) store_shared(counts[expert], before + count_bits(same));
-            sync_warp();
-            if (index < end) use(index, expert, before + count_bits(earlier));
-        }
+    for (int i = 0; i < count; ++i) {
+        weights[i] = 1;
+        if (!weighted || first + i * warp_threads >= end) continue;
+        weights[i] = load_global(factors + i * warp_threads);
+    }
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+        const bool is_local = experts[i] >= a.first && experts[i] - a.first < a.experts;
+        experts[i] = is_local && first + i * warp_threads < end ? experts[i] - a.first : -1;
     }
 }
 
-/// Replaces the counts of each warp by the counts of the warps ahead of it, and writes the block's totals. Each thread
-/// has consecutive experts.
-TILEWRIGHT_DEVICE void add_up_warps(RouteShared& shared, int experts, int first, int count) {
-    for (int expert = first; expert < min(first + count, experts); ++expert) {
-        int total = 0;
+/// Counts the choices from `first` on, `ahead` for each lane. As `count_choices`.
+template <int ahead, bool fresh, class Use>
+TILEWRIGHT_DEVICE void count_some(const RouteArguments& a, int first, int end, int* counts, float* weights, Use use) {
+    const int bits = highest_bit(u32(max(a.experts - 1, 1))) + 1, lane = lane_index();
+    int indices[ahead], experts[ahead];
+    float loaded[ahead];
 #pragma unroll
-        for (int warp = 0; warp < route_warps; ++warp) {
-            int& place = counts_of(shared, experts, warp)[expert];
-            const int own = load_shared(place);
-            store_shared(place, total);
-            total += own;
-        }
-        store_shared(totals_of(shared)[expert], total);
+    for (int i = 0; i < ahead; ++i) {
+        const int index = first + i * warp_threads + lane;
+        indices[i] = index < end ? index : -1;
+    }
+    if (a.adjacent) {
+        load_adjacent<fresh>(a, first + lane, end, weights != nullptr && a.weights.data != nullptr, experts, loaded);
+    } else {
+        if (weights != nullptr) find_weights(a, indices, loaded);
+        find_experts<fresh>(a, indices, experts);
+    }
+#pragma unroll
+    for (int i = 0; i < ahead; ++i) {
+        const int expert = experts[i];
+        if (first + i * warp_threads >= end) break;
+        const u32 same = lanes_of(expert, bits), earlier = same & ((1U << lane) - 1);
+        const int before = expert >= 0 ? load_shared(counts[expert]) : 0;
+        sync_warp();
+        if (expert >= 0 && earlier == 0) store_shared(counts[expert], before + count_bits(same));
+        sync_warp();
+        if (indices[i] >= 0) use(indices[i], expert, before + count_bits(earlier));
+        if (weights != nullptr && indices[i] >= 0) store_shared(weights[indices[i]], loaded[i]);
+    }
+}
+
+/// Counts the warp's choices by expert, in order. `use(index, expert, place)`: the place is the count ahead of the
+/// choice. The expert is -1 if there is none. `weights`: where each choice's weight is kept, unless null. By a warp
+/// together.
+template <bool fresh, class Use>
+TILEWRIGHT_DEVICE void count_choices(const RouteArguments& a, int begin, int end, int* counts, float* weights,
+                                     Use use) {
+    if (end - begin <= warp_threads) {
+        if (begin < end) count_some<1, fresh>(a, begin, end, counts, weights, use);
+        return;
+    }
+    for (int first = begin; first < end; first += warp_threads * route_ahead) {
+        count_some<route_ahead, fresh>(a, first, end, counts, weights, use);
     }
 }
 
 /// The sum over all earlier threads of the block. Together.
-TILEWRIGHT_DEVICE int sum_of_earlier_threads(int value, RouteShared& shared) {
+TILEWRIGHT_DEVICE int sum_of_earlier_threads(int value, int (&sums)[warp_threads]) {
     const int warp = warp_index(), up_to = sum_of_lanes(value);
-    if (lane_index() == warp_threads - 1) store_shared(shared.sums[warp], up_to);
+    if (lane_index() == warp_threads - 1) store_shared(sums[warp], up_to);
     sync_block();
-    const int of_warp = lane_index() < warp ? load_shared(shared.sums[lane_index()]) : 0;
+    const int of_warp = lane_index() < warp ? load_shared(sums[lane_index()]) : 0;
     return from_lane(sum_of_lanes(of_warp), warp_threads - 1) + up_to - value;
 }
 
-/// Adds the first row of each expert, and the choices of earlier blocks, to the counts. By the cluster together.
-TILEWRIGHT_DEVICE void add_rows_before(const RouteArguments& a, RouteShared& shared, int first, int count) {
+/// The block's choices of an expert.
+TILEWRIGHT_DEVICE int sum_of_warps(const RouteRoom& room, int expert) {
+    int total = 0;
+#pragma unroll
+    for (int warp = 0; warp < route_warps; ++warp) total += load_shared(room.counts(warp)[expert]);
+    return total;
+}
+
+/// Replaces the counts of each warp by the first place of its choices of the expert. Returns the place after the last.
+TILEWRIGHT_DEVICE int place_warps(const RouteRoom& room, int expert, int place) {
+    int counts[route_warps];
+#pragma unroll
+    for (int warp = 0; warp < route_warps; ++warp) counts[warp] = load_shared(room.counts(warp)[expert]);
+#pragma unroll
+    for (int warp = 0; warp < route_warps; ++warp) {
+        store_shared(room.counts(warp)[expert], place);
+        place += counts[warp];
+    }
+    return place;
+}
+
+/// The experts of a thread.
+struct ExpertRange {
+    int begin;
+    int end;
+};
+
+/// Makes places of the counts of all warps. By the block together; blocks of the cluster can load the totals after its
+/// next barrier.
+TILEWRIGHT_DEVICE void place_block(const RouteRoom& room, const ExpertRange& own) {
+    int all = 0;
+    for (int expert = own.begin; expert < own.end; ++expert) {
+        const int total = sum_of_warps(room, expert);
+        store_shared(room.totals()[expert], total);
+        all += total;
+    }
+    arrive_cluster();
+    int place = sum_of_earlier_threads(all, room.shared.sums_of_block);
+    for (int expert = own.begin; expert < own.end; ++expert) place = place_warps(room, expert, place);
+    if (thread_index() == route_threads - 1) store_shared(room.shared.choices, place);
+    wait_cluster();
+}
+
+/// Finds the shift of each expert from the block's places to rows, and writes the ends. By the cluster together; no
+/// block may end ahead of `wait_cluster`, because others read its totals.
+TILEWRIGHT_DEVICE void find_shifts(const RouteArguments& a, const RouteRoom& room, const ExpertRange& own) {
     int before[route_thread_experts], totals[route_thread_experts], all = 0;
 #pragma unroll
     for (int i = 0; i < route_thread_experts; ++i) {
         before[i] = totals[i] = 0;
-        if (i >= count || first + i >= a.experts) continue;
+        if (own.begin + i >= own.end) continue;
+        int of_blocks[most_route_blocks];
 #pragma unroll
-        for (int block = 0; block < route_blocks; ++block) {
-            const int total = load_peer(totals_of(shared)[first + i], block);
-            before[i] += block < block_rank() ? total : 0;
-            totals[i] += total;
+        for (int block = 0; block < most_route_blocks; ++block) {  // all loads are in flight at once
+            of_blocks[block] = load_peer(room.totals()[own.begin + i], min(block, block_count() - 1));
+        }
+#pragma unroll
+        for (int block = 0; block < most_route_blocks; ++block) {
+            before[i] += block < block_rank() ? of_blocks[block] : 0;
+            totals[i] += block < block_count() ? of_blocks[block] : 0;
         }
         all += totals[i];
     }
-    int row = sum_of_earlier_threads(all, shared);
+    int row = sum_of_earlier_threads(all, room.shared.sums_of_cluster);
+    arrive_cluster_relaxed();  // the loads are complete, and a release would wait for all of the GPU
 #pragma unroll
     for (int i = 0; i < route_thread_experts; ++i) {
-        if (i >= count || first + i >= a.experts) continue;
-        for (int warp = 0; warp < route_warps; ++warp) {
-            int& place = counts_of(shared, a.experts, warp)[first + i];
-            store_shared(place, load_shared(place) + row + before[i]);
-        }
+        const int expert = own.begin + i;
+        if (expert >= own.end) continue;
+        store_shared(room.shifts()[expert], row + before[i] - load_shared(room.counts(0)[expert]));
         row += totals[i];
-        if (block_rank() == 0 && a.ends != nullptr) store_global(reinterpret_cast<u32*>(a.ends) + first + i, u32(row));
+        if (block_rank() == 0 && a.ends != nullptr) store_global(reinterpret_cast<u32*>(a.ends) + expert, u32(row));
+    }
+    sync_block();
+}
+
+/// Writes the rows of the warp's choices, whose places are kept. If the block keeps their order too (`orders`), they
+/// get their place in it; otherwise their rows get their choices. By a warp together.
+template <bool orders>
+TILEWRIGHT_DEVICE void write_kept(const RouteArguments& a, const RouteRoom& room, int block_begin, int begin, int end) {
+    const int* const counts = room.counts(warp_index());
+    for (int first = begin + lane_index(); first < end; first += warp_threads * route_ahead) {
+        ExpertWord kept[route_ahead];
+        int places[route_ahead], rows[route_ahead];
+#pragma unroll
+        for (int i = 0; i < route_ahead; ++i) {
+            const int index = first + i * warp_threads;
+            kept[i] = {ExpertWord::none};
+            if (index < end) kept[i] = ExpertWord::at(room.places()[index - block_begin]);
+        }
+#pragma unroll
+        for (int i = 0; i < route_ahead; ++i) places[i] = load_shared(counts[kept[i].expert()]) + kept[i].number();
+#pragma unroll
+        for (int i = 0; i < route_ahead; ++i) {
+            rows[i] = kept[i].exists() ? places[i] + load_shared(room.shifts()[kept[i].expert()]) : -1;
+        }
+#pragma unroll
+        for (int i = 0; i < route_ahead; ++i) {
+            const int index = first + i * warp_threads;
+            if (index >= end) continue;
+            if constexpr (!orders) {
+                write_choice(a, index, rows[i]);
+            } else {
+                write_row(a, index, rows[i]);
+                if (!kept[i].exists()) continue;
+                store_shared(room.order()[places[i]], ExpertWord::of(kept[i].expert(), index - block_begin).word);
+            }
+        }
     }
 }
 
-/// By one cluster of `route_blocks` blocks. The counts of its warps are zeros. `fresh`: as in `find_experts`.
-template <int threads, bool fresh>
-TILEWRIGHT_DEVICE void route_choices(const RouteArguments& a, RouteShared& shared) {
-    int* const counts = counts_of(shared, a.experts, warp_index());
-    const int total = a.tokens * a.choices, warp = block_rank() * route_warps + warp_index();
-    const int each = choices_of_warp(total);
-    const int begin = min(i64(warp) * each, i64(total)), end = min(begin + i64(each), i64(total));
-    u32* const kept = kept_of(shared, a.experts, warp_index(), each);
-    count_choices<fresh>(a, begin, end, counts, [&](int index, int expert, int place) {
-        if (a.keeps) store_shared(kept[index - begin], KeptChoice::of(expert, place).word);
+/// Writes the choice and the weight of each row of the block, in their order. By the block together.
+TILEWRIGHT_DEVICE void write_in_order(const RouteArguments& a, const RouteRoom& room, int block_begin) {
+    const int count = load_shared(room.shared.choices);
+    for (int first = thread_index(); first < count; first += route_threads * route_ahead) {
+        ExpertWord choices[route_ahead];
+        int rows[route_ahead];
+#pragma unroll
+        for (int i = 0; i < route_ahead; ++i) {
+            choices[i] = ExpertWord::at(room.order()[min(first + i * route_threads, count - 1)]);
+        }
+#pragma unroll
+        for (int i = 0; i < route_ahead; ++i) {
+            rows[i] = first + i * route_threads + load_shared(room.shifts()[choices[i].expert()]);
+        }
+#pragma unroll
+        for (int i = 0; i < route_ahead; ++i) {
+            if (first + i * route_threads >= count) continue;
+            write_source(a, rows[i], block_begin + choices[i].number());
+            if (a.row_weights != nullptr) {
+                store_global(a.row_weights + rows[i], load_shared(room.weights()[choices[i].number()]));
+            }
+        }
+    }
+}
+
+TILEWRIGHT_DEVICE RouteRoom room_of(const RouteArguments& a, RouteShared& shared) {
+    return {.shared = shared,
+            .experts = a.experts,
+            .each = choices_of_warp(a.tokens * a.choices, block_count() * route_warps)};
+}
+
+/// By one cluster. The counts of its warps are zeros. `fresh`: as in `find_experts`.
+template <bool fresh>
+TILEWRIGHT_DEVICE void route_choices(const RouteArguments& a, const RouteRoom& room) {
+    const i64 total = a.tokens * a.choices;
+    int* const counts = room.counts(warp_index());
+    const int block_begin = int(min(i64(block_rank()) * route_warps * room.each, total));
+    const int begin = int(min(block_begin + i64(warp_index()) * room.each, total));
+    const int end = int(min(begin + i64(room.each), total));
+    const bool orders = a.keeps == RouteKeeps::order;
+    float* const weights = orders && a.row_weights != nullptr ? room.weights() - block_begin : nullptr;
+    count_choices<fresh>(a, begin, end, counts, weights, [&](int index, int expert, int place) {
+        if (a.keeps == RouteKeeps::nothing) return;
+        store_shared(room.places()[index - block_begin], ExpertWord::of(expert, place).word);
     });
     sync_block();
-    const int thread_experts = ceil_div(a.experts, threads), first = thread_index() * thread_experts;
-    add_up_warps(shared, a.experts, first, thread_experts);
-    sync_cluster();
-    add_rows_before(a, shared, first, thread_experts);
-    sync_cluster();  // others have read the totals
-    if (a.keeps) {
-        for (int index = begin + lane_index(); index < end; index += warp_threads) {
-            write_choice(a, index,
-                         KeptChoice{u32(load_shared(reinterpret_cast<int&>(kept[index - begin])))}.row(counts));
-        }
+    const int each = ceil_div(a.experts, route_threads);
+    const ExpertRange own{min(thread_index() * each, a.experts), min((thread_index() + 1) * each, a.experts)};
+    place_block(room, own);
+    find_shifts(a, room, own);
+    if (a.keeps == RouteKeeps::nothing) {
+        count_choices<fresh>(a, begin, end, counts, nullptr, [&](int index, int expert, int place) {
+            write_choice(a, index, expert < 0 ? -1 : place + load_shared(room.shifts()[expert]));
+        });
+    } else if (!orders) {
+        write_kept<false>(a, room, block_begin, begin, end);
     } else {
-        count_choices<fresh>(a, begin, end, counts,
-                             [&](int index, int expert, int row) { write_choice(a, index, expert < 0 ? -1 : row); });
+        write_kept<true>(a, room, block_begin, begin, end);
+        sync_block();
+        write_in_order(a, room, block_begin);
     }
     let_next_kernel_start();
+    wait_cluster();
 }
 
-TILEWRIGHT_DEVICE void clear_counts(const RouteArguments& a, RouteShared& shared) {
-    int* const counts = counts_of(shared, a.experts, warp_index());
-    for (int expert = lane_index(); expert < a.experts; expert += warp_threads) store_shared(counts[expert], 0);
+TILEWRIGHT_DEVICE void clear_counts(const RouteRoom& room) {
+    int* const counts = room.counts(warp_index());
+    for (int expert = lane_index(); expert < room.experts; expert += warp_threads) store_shared(counts[expert], 0);
     sync_warp();
 }
 
-/// One cluster. The template parameter is its number of threads.
+/// One cluster. The template parameter is the number of threads of a block.
 template <int threads>
 __global__ void __launch_bounds__(threads, 1) route(const __grid_constant__ RouteArguments a) {
-    auto& shared = shared_memory<RouteShared>();
-    clear_counts(a, shared);
+    const RouteRoom room = room_of(a, known_address(shared_memory<RouteShared>()));
+    clear_counts(room);
     wait_for_earlier_kernels();
-    route_choices<threads, false>(a, shared);
+    route_choices<false>(a, room);
 }
 
 }  // namespace tilewright::hopper

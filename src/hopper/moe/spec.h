@@ -113,20 +113,34 @@ inline constexpr int dot_features = 8;  // of a lane in turn
 inline constexpr int most_fused_choices = 1024;
 inline constexpr int fused_ahead = 8;  // choices of a thread whose loads are in flight at once
 inline constexpr int most_routed_experts = 2048;
-inline constexpr int route_blocks = 8;  // one cluster
-inline constexpr int route_threads = 512;
+// `route` is one cluster. Not all GPUs run clusters of more than `portable_cluster` blocks.
+inline constexpr int portable_cluster = 8;
+inline constexpr int most_route_blocks = 16;
+inline constexpr int route_threads = 512;  // of a block
 inline constexpr int route_warps = route_threads / warp_threads;
-inline constexpr int route_ahead = 8;  // choices of a lane whose loads are in flight at once
+inline constexpr int route_ahead = 4;  // choices of a lane whose loads are in flight at once
 inline constexpr int route_thread_experts = most_routed_experts / route_threads;
+
+/// The words per choice that `route` keeps in shared memory.
+enum class RouteKeeps : unsigned char {
+    nothing,  // warps count twice
+    places,   // the expert, and the place among the warp's choices of the expert
+    order,    // also the block's choices by expert and their weights: adjacent rows are stored together
+};
 
 // Shared memory, in bytes.
 inline constexpr int row_shared_bytes = 16 * 4;                                           // RowShared
 inline constexpr int fused_shared_bytes = row_shared_bytes + 2 * 4 * most_fused_choices;  // FusedShared
-/// Counts of each warp, totals of the block, and sums of warps.
-constexpr int route_shared_bytes(int experts) { return 4 * (route_warps + (route_warps + 1) * experts); }
-/// Choices of a warp, and the bytes of a block that keeps them (KeptChoice).
-constexpr int choices_of_warp(int total) { return round_up(ceil_div(total, route_blocks * route_warps), warp_threads); }
-constexpr long long kept_bytes(int total) { return 4LL * route_warps * choices_of_warp(total); }
+/// Choices of a warp.
+constexpr int choices_of_warp(int total, int warps) { return round_up(ceil_div(total, warps), warp_threads); }
+constexpr int words_per_choice(RouteKeeps keeps) {
+    return keeps == RouteKeeps::order ? 3 : keeps == RouteKeeps::places ? 1 : 0;
+}
+/// RouteShared, totals and shifts by expert, counts of each warp by expert, and words of each choice.
+constexpr long long route_shared_bytes(int experts, int total, RouteKeeps keeps, int blocks) {
+    const long long choices = 1LL * route_warps * choices_of_warp(total, blocks * route_warps);
+    return 4LL * (2 * warp_threads + 1 + (route_warps + 2) * experts + words_per_choice(keeps) * choices);
+}
 inline constexpr int most_route_shared = 227 * 1024;
 constexpr int shared_bytes(const RowSpec& spec) {
     return spec.routes ? fused_shared_bytes : spec.output == RowOutput::scaled_rows ? row_shared_bytes : 0;
