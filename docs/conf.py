@@ -28,7 +28,7 @@ version = release = re.search(r"project\(\w+ VERSION ([\d.]+)", (ROOT / "CMakeLi
 
 # The source directory is the repository, so that links to files outside of docs/ work; the command names it (tools/api-docs).
 root_doc = "docs/index"
-include_patterns = ["docs/**", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/**.md", "examples/**.md", "src/**.md", "tests/data/README.md"]
+include_patterns = ["docs/**", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/**.md", "examples/**.md", "src/**.md", "tests/data/README.md", "tests/emulator/matrix/README.md"]
 exclude_patterns = ["build/**", "docs/conf.py"]
 extensions = ["myst_parser", "breathe", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_design"]
 

@@ -122,8 +122,8 @@ struct MoeStep {
     double seconds = 0;           // predicted
     std::int64_t bytes = 0;       // through HBM
     std::int64_t link_bytes = 0;  // from other ranks
-    /// Seconds of it that wait for other ranks: barriers, collectives, and bytes from other ranks where they take longer
-    /// than those through HBM. No other work hides them.
+    /// Seconds of it that wait for other ranks: barriers, collectives, and bytes from other ranks where they take
+    /// longer than those through HBM. No other work hides them.
     double exposed_seconds = 0;
     int launches = 1;  // kernels and collectives; 0: the kernel of the next step does it too
 };

@@ -455,7 +455,7 @@ OtherLaunch lower(const moe::RouteStep& step, const RouteCluster& cluster) {
 
 OtherLaunch in_portable_cluster(OtherLaunch launch) {
     const RouteCluster cluster = cluster_of(routing_of(launch), portable_cluster);
-    return in_cluster(std::move(launch), cluster);
+    return in_cluster(launch, cluster);
 }
 
 std::vector<OtherLaunch> lower(const moe::RouteStep& step) { return {lower(step, route_cluster(step))}; }
