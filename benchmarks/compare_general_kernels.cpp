@@ -6,7 +6,7 @@
 // PACK is a kernels.pack of a build in which every tile had a general kernel (benchmarks/old_pack.h). The calls are
 // those of check/general_calls.h, of other seeds than the kernels were chosen for. Both results must have the same
 // bits. Exit codes:
-// - 1: other bits, or a loss of more than `most_mean_loss` in the mean, or `most_loss` in more than 1 of 100 calls;
+// - 1: other bits, or more loss than plan/pack.h allows in the mean or in 99 of 100 calls;
 // - 2: a wrong call, or no GPU.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>

@@ -16,7 +16,8 @@
 namespace tilewright::benchmark {
 
 /// A kernels.pack and a runtime that has no other kernels. Its kernels have today's names (hopper::Kernel) and take
-/// today's arguments (hopper::Arguments).
+/// today's arguments (hopper::ArgumentsOf). A pack of a commit with other arguments must not be compared: nothing here
+/// notices it, and its kernels would read wrong addresses.
 class OldPack {
 public:
     /// Throws Error if the file holds no kernels.

@@ -18,8 +18,7 @@ std::int64_t share_of(std::int64_t bytes, double share) { return std::llround(st
 
 /// The kernels of a product: those that write its workspace, and the product's own.
 int launches_of(const Problem& product) {
-    void* const nowhere = reinterpret_cast<void*>(std::uintptr_t{1} << 62);
-    return static_cast<int>(launch::lower_workspace(gpu_call(product, nowhere).before, nowhere).size()) + 1;
+    return static_cast<int>(launch::lower_workspace(gpu_call(product, nowhere()).before, nowhere()).size()) + 1;
 }
 
 /// With ends, one more kernel clears the rows that do not exist.

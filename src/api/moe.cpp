@@ -43,10 +43,9 @@ std::vector<Finding> validate(const Moe& layer, Backend backend, Check how_much)
     const Backend resolved = backend != Backend::automatic ? backend
                              : is_on_gpu(layer.out)        ? Backend::hopper
                                                            : Backend::cpu;
-    // The steps' own tensors have no memory yet. Pointers of the caller are checked together with an address that
-    // nothing else has. `contents` would read the ends that `route` has not written.
-    constexpr std::uintptr_t nowhere = std::uintptr_t{1} << 62;
-    Arena imagined(how_much == Check::shapes ? nullptr : reinterpret_cast<void*>(nowhere), layer.out.device);
+    // The steps' own tensors have no memory yet. Pointers of the caller are checked together with `nowhere`.
+    // `contents` would read the ends that `route` has not written.
+    Arena imagined(how_much == Check::shapes ? nullptr : nowhere(), layer.out.device);
     const MoeSteps made = steps(layer, imagined);
     const Check of_products = how_much == Check::contents && made.route ? Check::call : how_much;
     findings = renamed(validate(made.up.problem, resolved, of_products), names_of_up);

@@ -2,6 +2,7 @@
 // Used to count bytes, to run and to explain, so that all three agree.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "api/call_memory.h"
@@ -48,6 +49,9 @@ bool is_written_directly(const OperandRecipe& recipe);
 
 /// The part of a layer for tokens `begin` to `end`.
 Moe tokens_of(const Moe& layer, std::int64_t begin, std::int64_t end);
+
+/// An address that nothing has, for questions about steps whose memory does not exist yet.
+inline void* nowhere() { return reinterpret_cast<void*>(std::uintptr_t{1} << 62); }
 
 /// The layer with all tensors said to be on a GPU: for questions about shapes.
 Moe as_on_gpu(Moe layer);

@@ -64,8 +64,8 @@ public:
     /// still reads.
     void launch(ReadyLaunch& ready, const InStream& order);
 
-    /// The same for a kernel that leaves no report. It overlaps earlier work of the stream only if the kernel waits for
-    /// this work by itself.
+    /// Launches a kernel that leaves no report. It throws as above, and overlaps earlier work of the stream only if the
+    /// kernel waits for this work by itself.
     void launch(const launch::OtherLaunch& launch, const InStream& order);
 
     /// Whether clusters of this kernel may have more than 8 blocks. If not, `launch` makes them smaller.

@@ -23,7 +23,7 @@ struct Launch {
     std::optional<hopper::TensorMapDescription> c{};         // Kernels for D of f32, if C is given.
     std::optional<hopper::TensorMapDescription> d{};         // If stored_by_tma.
     std::optional<hopper::TensorMapDescription> a_scales{};  // If scales_by_tma and A has row scales in the loop.
-    // The same for the last row of tiles and scales by row.
+    // For the last row of tiles, if scales are by row.
     std::optional<hopper::TensorMapDescription> a_scales_last{};
     std::optional<hopper::TensorMapDescription> b_scales{};  // If scales_by_tma and B has row scales in the loop.
     int blocks = 0;                                          // persistent; 0: nothing to launch

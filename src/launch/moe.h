@@ -33,7 +33,7 @@ struct RouteCluster {
 RouteCluster route_cluster(const moe::RouteStep& step);
 /// In another cluster, for measurements. Throws Error if it does not fit.
 OtherLaunch lower(const moe::RouteStep& step, const RouteCluster& cluster);
-/// The same launch on a GPU that runs no clusters of more than `portable_cluster` blocks.
+/// Changes the launch for a GPU that runs no clusters of more than `portable_cluster` blocks.
 OtherLaunch in_portable_cluster(OtherLaunch launch);
 
 // Steps between ranks, in one launch where one kernel can do both. The kernel that writes a rank's tokens announces

@@ -135,7 +135,7 @@ std::string source_of(const OtherKernel& kernel);
 int most_shared_bytes(const OtherKernel& kernel);
 /// The most blocks of a cluster of any launch of the kernel.
 int most_cluster(const OtherKernel& kernel);
-/// Those of the kernel pack, so that common calls do not wait for a compiler. They serve bf16 with aligned rows, and
+/// The kernels of the pack, so that common calls do not wait for a compiler. They serve bf16 with aligned rows, and
 /// MXFP4 weights for fp8.
 std::vector<OtherKernel> shipped_other_kernels();
 

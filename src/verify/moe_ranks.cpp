@@ -107,15 +107,15 @@ std::vector<MoeSpec> ranked_cases_of(const MoeFamily& family, int ranks, bool qu
 RowResult run_ranked_moe(const MoeFamily& family, int ranks, const VerifySettings& settings,
                          const std::function<void()>& progress) {
     RowResult row;
-    Exchange exchange = Exchange::addresses;
     for (const MoeSpec& spec : ranked_cases_of(family, ranks, settings.quick)) {
-        const RankedCase test{.spec = spec, .ranks = ranks, .exchange = exchange};
-        try {
-            run_case(test, settings, row);
-        } catch (const std::exception& error) {
-            row.add_failure(fmt::format("{}: {}", test.text(), error.what()));
+        for (const Exchange exchange : {Exchange::addresses, Exchange::collectives}) {
+            const RankedCase test{.spec = spec, .ranks = ranks, .exchange = exchange};
+            try {
+                run_case(test, settings, row);
+            } catch (const std::exception& error) {
+                row.add_failure(fmt::format("{}: {}", test.text(), error.what()));
+            }
         }
-        exchange = exchange == Exchange::addresses ? Exchange::collectives : Exchange::addresses;
         progress();
     }
     return row;

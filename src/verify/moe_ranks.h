@@ -9,14 +9,14 @@
 
 namespace tilewright::verify {
 
-/// Those whose ranks have the bits of one: not scales of a whole tensor, and not f16 and f32, which are never
-/// invariant.
+/// The families whose ranks have the bits of one rank. Scales of a whole tensor are left out, because ranks differ in
+/// them. So are f16 and f32, which are never invariant.
 std::vector<MoeFamily> ranked_moe_families();
 
 /// The layers of tokens of moe_cases_of, with experts for all ranks and invariant products. FP4 weights are not packed.
 std::vector<check::MoeSpec> ranked_cases_of(const MoeFamily& family, int ranks, bool quick);
 
-/// Each case by addresses and by collectives in turn. The results of choices are sent (`RankSums::rows`).
+/// Each case by addresses and by collectives. The results of choices are sent (`RankSums::rows`).
 RowResult run_ranked_moe(const MoeFamily& family, int ranks, const VerifySettings& settings,
                          const std::function<void()>& progress);
 

@@ -14,7 +14,7 @@ namespace tilewright::verify {
 /// all calls if the library was built without kernels. For calls that the Hopper backend accepts.
 bool ships(const Problem& problem, const DeviceDescription& device);
 
-/// The same of launches.
+/// Whether it has every kernel of these launches.
 bool ships(const std::vector<launch::OtherLaunch>& launches);
 
 }  // namespace tilewright::verify

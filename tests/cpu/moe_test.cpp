@@ -456,7 +456,7 @@ TEST(MoeMisuse, WrongGroupsAreNamed) {
         spec, [](Moe& l) { l.groups.alignment = 0; }, "groups.alignment: got 0");
 }
 
-/// Ends of `route` are not there yet. Those of the caller are read.
+/// Ends of `route` are not there yet. The caller's ends are read.
 TEST(MoeMisuse, OnlyTheCallersEndsAreRead) {
     for (const MoeForm form : check::all_moe_forms) {
         SCOPED_TRACE(name(form));

@@ -125,7 +125,7 @@ def explain_moe(
     It also says how long a rank waits for others. No other rank takes part.
 
     Args:
-        x, experts, weights, up, down: as in `moe`, and so are all keywords. Those of backward change nothing.
+        x, experts, weights, up, down: as in `moe`, and so are all keywords. Keywords of backward change nothing.
 
     Returns:
         A `tilewright.MoeExplanation`. `print` shows it as text, a notebook as a table.
@@ -169,7 +169,7 @@ def _explain_here(x: torch.Tensor, up: Any, down: Any, own: dict[str, Any], opti
 def _flat_tokens(
     x: torch.Tensor, experts: torch.Tensor, weights: torch.Tensor | None, addend: torch.Tensor | None, hidden: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
-    """The same with one dimension of tokens."""
+    """The tensors with one dimension of tokens."""
     if x.dim() == 2:
         return x, experts, weights, addend
     x, experts = x.reshape(-1, hidden), experts.reshape(-1, experts.shape[-1])
