@@ -143,7 +143,8 @@ class TritonLayer:
         quantize_kernel[(self.rows, self.inner // 128)](self.gate_up, self.h, self.h_scales, self.inner, GATED=True)
 
     def sum(self) -> None:
-        sum_kernel[(self.x.shape[0], self.hidden // 256)](self.y, self.out, self.hidden, TOP=self.top, WIDTH=256)
+        width = 256 if self.hidden % 256 == 0 else 128
+        sum_kernel[(self.x.shape[0], self.hidden // width)](self.y, self.out, self.hidden, TOP=self.top, WIDTH=width)
 
     def tune(self, time: Callable[[Callable[[], Any]], float]) -> list[tuple[float, tuple[int, ...]]]:
         """The best time and configuration of each product."""
