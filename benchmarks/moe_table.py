@@ -7,7 +7,8 @@ import statistics
 
 from markdown_table import Row, table
 
-PEERS = {"triton": "Triton, fp8", "torch": "torch, bf16", "mxfp4": "ours, MXFP4 weights"}
+PEERS = {"triton": "Triton, fp8", "triton_kernels": "triton_kernels", "torch": "torch, bf16", "mxfp4": "ours, MXFP4 weights"}
+ALWAYS = ("triton", "torch", "mxfp4")  # others have a column only where they ran
 CLASSES = {"1 token": (1, 1), "8 to 512 tokens": (2, 512), "2,048 tokens or more": (513, math.inf)}
 TARGETS = {"triton": {"1 token": 1.1, "8 to 512 tokens": 1.04, "2,048 tokens or more": 1.6}, "torch": dict.fromkeys(CLASSES, 2.2)}
 
@@ -16,25 +17,32 @@ def speed(row: Row, peer: str) -> str:
     return f"{row[peer + '_us'] / row['us']:.2f}" if f"{peer}_us" in row else ""
 
 
+def left_out(rows: list[Row]) -> list[str]:
+    """The peers that could not run, or were wrong, and why: a line per reason."""
+    return list(dict.fromkeys(f"{PEERS[peer]} not measured: {why}." for row in rows for peer, why in row.get("missing", {}).items()))
+
+
 def layers(rows: list[Row]) -> str:
     """Each layer and number of tokens: microseconds, and how many times as long the others take."""
+    peers = [peer for peer in PEERS if peer in ALWAYS or any(f"{peer}_us" in row for row in rows)]
     lines = [
         [
-            f"{row['layer']}{', skewed' if row['skew'] else ''}",
+            f"{row['layer']}{', bf16 x MXFP4' if row.get('gpt_oss') else ''}{', skewed' if row['skew'] else ''}",
             f"{row['tokens']:,}",
             f"{row['us']:.1f}",
             f"{row['products_us']:.1f}",
             f"{row['us'] / row['target_us']:.2f}",
-            *(speed(row, peer) for peer in PEERS),
+            *(speed(row, peer) for peer in peers),
         ]
         for row in rows
     ]
-    return table(["layer", "tokens", "us", "products, us", "of its target", *PEERS.values()], lines)
+    made = table(["layer", "tokens", "us", "products, us", "of its target", *(PEERS[peer] for peer in peers)], lines)
+    return "\n\n".join([made, *left_out(rows)])
 
 
 def classes(rows: list[Row]) -> str:
-    """Geometric means of the speeds against the peers of another library."""
-    lines = []
+    """Geometric means of the speeds of fp8 layers against the peers of another library."""
+    lines, rows = [], [row for row in rows if not row.get("gpt_oss")]
     for name, (least, most) in CLASSES.items():
         of = [row for row in rows if least <= row["tokens"] <= most]
         cells = [name, str(len(of))]
