@@ -1,5 +1,5 @@
 # The commands of the project. `make run` and `make test` work on a bare machine: `tools/setup` installs what is missing.
-.PHONY: help setup build run test test-cpp test-sanitize test-python test-install test-package test-wheel test-bare wheel docs bench cpu-training gpu-test gpu-bench gpu-classes gpu-contest gpu-expert-parallel gpu-generate gpu-gradients gpu-host gpu-moe gpu-packed gpu-peers gpu-quantisers gpu-share gpu-skew gpu-steps gpu-timeline gpu-training gpu-wheel lint format clean
+.PHONY: help setup build run test test-cpp test-sanitize test-python test-install test-package test-wheel test-bare wheel docs bench cpu-training gpu-test gpu-bench gpu-contest gpu-expert-parallel gpu-generate gpu-gradients gpu-host gpu-moe gpu-packed gpu-peers gpu-quantisers gpu-share gpu-skew gpu-steps gpu-timeline gpu-training gpu-wheel lint format clean
 
 cpus := $(shell nproc)
 python := build/venv/bin/python
@@ -109,7 +109,16 @@ gpu-test: setup  ## all tests that need a Hopper GPU, then small shapes under co
 	cmake --build --preset release -j $(cpus)
 	tests/gpu/run_all build/release
 
-gpu-bench: gpu-classes gpu-gradients gpu-packed gpu-quantisers  ## on a Hopper GPU: the record's shapes and recipes and cuBLASLt's, appended to benchmarks/results
+gpu-bench: build gpu-gradients gpu-packed gpu-quantisers  ## on a Hopper GPU: the record's shapes and recipes and cuBLASLt's, appended to benchmarks/results
+	for suite in peers peers-ragged; do for layout in m k; do \
+	  $(program) bench --backend hopper --suite $$suite --peers --recipe 1d2d --sa-layout $$layout $(gpu-record) || exit; \
+	  $(program) bench --backend hopper --suite $$suite --peers --op m_grouped_masked --recipe 1d2d --sa-layout $$layout $(gpu-record) || exit; \
+	  done; \
+	  $(program) bench --backend hopper --suite $$suite --peers --op m_grouped_offsets --recipe 1d2d --sa-layout k $(gpu-record) || exit; \
+	done
+	for nk in "7168 --k 16384" "7168 --k 2048" "4096 --k 7168"; do \
+	  $(program) bench --backend hopper --m 4096 --n $$nk --sustained --peers --recipe 1d2d $(gpu-record) || exit; \
+	done
 	$(program) bench --backend hopper --suite peers --peers --recipe 1d1d $(gpu-record)
 	$(program) bench --backend hopper --suite peers --peers --recipe tensor,row $(gpu-record)
 	$(program) bench --backend hopper --suite peers --peers --recipe tensor,row --unpromoted $(gpu-record)
@@ -118,19 +127,6 @@ gpu-bench: gpu-classes gpu-gradients gpu-packed gpu-quantisers  ## on a Hopper G
 	for suite in qwen3-235b llama-70b; do \
 	  $(program) bench --backend hopper --suite $$suite --m 1,16,48 --peers --recipe 1d2d $(gpu-record) || exit; \
 	done
-
-gpu-classes: build python-package  ## what `tilewright classes` reads of it; PYTHON: one that has torch and the package
-	mkdir -p benchmarks/results
-	for suite in peers peers-ragged; do for tuned in "" --no-tuned-rows; do for layout in m k; do \
-	  $(program) bench --backend hopper --suite $$suite --peers --recipe 1d2d --sa-layout $$layout $$tuned $(gpu-record) || exit; \
-	  $(program) bench --backend hopper --suite $$suite --peers --op m_grouped_masked --recipe 1d2d --sa-layout $$layout $$tuned $(gpu-record) || exit; \
-	  done; \
-	  $(program) bench --backend hopper --suite $$suite --peers --op m_grouped_offsets --recipe 1d2d --sa-layout k $$tuned $(gpu-record) || exit; \
-	done; done
-	for nk in "7168 --k 16384" "7168 --k 2048" "4096 --k 7168"; do \
-	  $(program) bench --backend hopper --m 4096 --n $$nk --sustained --peers --recipe 1d2d $(gpu-record) || exit; \
-	done
-	$${PYTHON:-$(python)} benchmarks/drop_in.py $(gpu-record)
 
 gpu-contest: build python-package  ## our calls and every peer that can be imported, in turns. A part: contest="--only few,1024". PYTHON: as gpu-peers
 	$${PYTHON:-$(python)} benchmarks/contest.py $(contest) --json benchmarks/results/$(card)_contest.jsonl || [ $$? -eq 1 ]  # 1: a target is missed or cannot be judged
@@ -229,7 +225,7 @@ gpu-skew: build  ## groups that share rows, or k, evenly and with one hot group:
 
 host-record := --json benchmarks/results/$(card)_host.jsonl
 
-gpu-host: build python-package  ## the host's time of a call, on a machine that does nothing else; PYTHON: as gpu-classes
+gpu-host: build python-package  ## the host's time of a call, on a machine that does nothing else; PYTHON: one that has torch and the package
 	for run in 1 2 3; do \
 	  build/release/benchmarks/host_overhead $(host-record) || [ $$? -eq 1 ] || exit; \
 	  $${PYTHON:-$(python)} benchmarks/host_overhead.py $(host-record) || [ $$? -eq 1 ] || exit; \

@@ -14,7 +14,6 @@ namespace tilewright::cli {
 void add_verify(CLI::App& program);
 void add_bench(CLI::App& program);
 void add_tune(CLI::App& program);
-void add_classes(CLI::App& program);
 void add_explain(CLI::App& program);
 void add_support(CLI::App& program);
 void add_doctor(CLI::App& program);

@@ -47,7 +47,6 @@ int run_program(int argc, const char* const* argv) {
     add_verify(program);
     add_bench(program);
     add_tune(program);
-    add_classes(program);
     add_explain(program);
     add_support(program);
     add_doctor(program);

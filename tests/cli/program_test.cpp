@@ -21,8 +21,7 @@ using test::Running;
 using test::TemporaryFolder;
 using test::write_model;
 
-const std::vector<std::string> commands{"verify",  "bench",   "tune",   "classes",
-                                        "explain", "support", "doctor", "quantize"};
+const std::vector<std::string> commands{"verify", "bench", "tune", "explain", "support", "doctor", "quantize"};
 
 TEST(Program, EveryCommandHasHelpWithAnExample) {
     const Outcome general = run_program({"--help"});
@@ -78,7 +77,6 @@ TEST(Program, AnswersMisuseInOneLineWithExitCode2) {
         {{"bench", "--suite", "peers-ragged", "--m", "5"},
          "peers-ragged has only these rows: dense 72, 136, 264, 392, 520, 700, 888, 1500; m_grouped_contiguous 40, "
          "130"},
-        {{"classes"}, "records is required"},
         {{"tune", "--random", "3", "--groups", "4"}, "--groups"},
         {{"tune", "--overlap"}, "unknown option '--overlap'"},
         {{"tune"}, "tune: expected --suite"},

@@ -35,7 +35,6 @@ std::vector<std::vector<std::string>> calls(const TemporaryFolder& folder) {
             {"quantize", model, folder.file("out.safetensors")},
             {"convert", quantised, folder.file("converted.safetensors"), "--to", "mxfp8"},
             {"explain", "--m", "64", "--n", "128", "--k", "128"},
-            {"classes", "/dev/null"},
             {"tune", "--m", "1", "--n", "8", "--k", "16", "--tile", "no tile"},
             {"verify", "--backend", "cpu", "--quick", "--filter", "quantize tensor"}};
 }
