@@ -100,7 +100,7 @@ class Contest:
         return self.contestant(lambda: tw.gemm(a, b, out=d), lambda: d)
 
     def native_contiguous(self) -> Contestant:
-        call, _, d = self.call.by_exact_ends()
+        call, d = self.call.by_exact_ends()
         return self.contestant(call, lambda: d, starts=self.starts)
 
     def native_masked(self) -> Contestant:

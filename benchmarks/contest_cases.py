@@ -14,7 +14,6 @@ from model_layers import MODELS, Layer, Model, layers
 from user_sizes import Sizes, random_sizes
 
 OPERATIONS = {"dense": "dense", "contiguous": "m_grouped_contiguous", "masked": "m_grouped_masked"}
-GROUPINGS = {"dense": "dense", "contiguous": "m_grouped_indices", "masked": "m_grouped_masked"}  # of the drop-in's calls
 DROP_IN, NATIVE, DEEP_GEMM = "drop-in", "native", "DeepGEMM"
 BLAS_TENSOR, BLAS_BLOCKS, TORCH_ROWS = "cuBLASLt tensor", "cuBLASLt blocks", "torch rows"
 PEERS = {"dense": (DEEP_GEMM, BLAS_TENSOR, BLAS_BLOCKS, TORCH_ROWS), "contiguous": (DEEP_GEMM, TORCH_ROWS), "masked": (DEEP_GEMM,)}

@@ -86,22 +86,19 @@ class Call:
         operands = ((self.a, self.a_scales), (self.b, self.b_scales), self.d, *more[self.operation])
         return lambda: function(*operands, **options)
 
-    def __call__(self) -> None:
-        self.through(drop_in)()
-
     def unpadded(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """The rows of contiguous groups without padding: their places in A, their values, and where each group ends."""
         places = torch.cat([torch.arange(s, s + n) for s, n in zip(self.starts, self.rows, strict=True)]).to(self.device)
         ends = torch.tensor(self.rows).cumsum(0).to(torch.int32).to(self.device)
         return places, self.a.view(torch.uint8)[places].view(torch.float8_e4m3fn), ends
 
-    def by_exact_ends(self) -> tuple[Callable[[], Any], Callable[[], torch.Tensor], torch.Tensor]:
-        """The same groups without padding, which the library supports and DeepGEMM does not."""
+    def by_exact_ends(self) -> tuple[Callable[[], Any], torch.Tensor]:
+        """The call with the same groups without padding, which the library supports and DeepGEMM does not, and its result."""
         places, values, ends = self.unpadded()
         a = tilewright.Quantized(values, "1x128", self.a_scales[places].contiguous())
         b = tilewright.Quantized(self.b, "128x128", self.b_scales)
         d = self.output(len(places))
-        return lambda: tilewright.grouped_gemm(a, b, offsets=ends, out=d), lambda: self.d[places], d
+        return lambda: tilewright.grouped_gemm(a, b, offsets=ends, out=d), d
 
     def of_group(self, operand: torch.Tensor, group: int) -> torch.Tensor:
         """A group's part of B, or of its scales."""

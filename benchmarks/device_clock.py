@@ -82,9 +82,6 @@ class DeviceClock(FlushingClock):
         events = [e for e in run.profiler.kineto_results.events() if e.device_type() == device]
         return [(e.name(), e.duration_ns()) for e in sorted(events, key=lambda e: e.start_ns())]
 
-    def microseconds(self, call: Call) -> float:
-        return self.medians([call])[0]
-
     def medians(self, calls: Sequence[Call]) -> list[float]:
         """Microseconds of each call. Each round calls each one once, after a flush."""
         for call in calls:

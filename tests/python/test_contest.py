@@ -25,6 +25,13 @@ def test_the_lists_are_those_of_the_peers_in_the_classes_of_the_targets():
     assert targets == [1.06, 1.06, 1.00, 1.23, 1.06, 1.05, None, None] and cases.WORST == 0.95
 
 
+def test_groups_of_the_lists_have_the_sizes_of_the_program():
+    # tests/bench/peer_shapes_test.cpp has the same sums.
+    assert sum(cases.group_rows("contiguous", (8, 300, 4096, 7168))) == 2465
+    assert sum(cases.group_rows("masked", (64, 128, 12, 4096, 1536))) == 763
+    assert cases.group_rows("dense", (72, 8, 16)) == [72]
+
+
 @pytest.mark.parametrize("operation", cases.OPERATIONS)
 def test_random_sizes_are_those_of_the_program(operation):
     recorded = {}

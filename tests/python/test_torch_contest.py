@@ -65,6 +65,17 @@ def test_results_are_checked(operation, deep_gemm):
     assert deep_gemm == [FUNCTIONS[operation]]
 
 
+def test_operands_are_those_of_deep_gemms_callers():
+    for operation, case in CASES.items():
+        call = calls.Contest(case, "cpu").call
+        assert call.a_scales.stride(-2) == 1
+        if operation == "contiguous":
+            assert call.output(*call.lead).shape == (3 * 128, case.n)
+            assert int((call.sizes == -1).sum()) == 3 * 128 - sum(case.rows)
+    _, d = calls.Contest(CASES["contiguous"], "cpu").call.by_exact_ends()
+    assert d.shape == (sum(CASES["contiguous"].rows), CASES["contiguous"].n)
+
+
 def of_torch(monkeypatch, operation, name, function):
     """The contestant that calls torch's `name`, which computes the product by `function` here."""
     monkeypatch.setattr(torch, name, function, raising=False)
