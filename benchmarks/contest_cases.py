@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import peers_table
+import peer_shapes
 from model_layers import MODELS, Layer, Model, layers
 from user_sizes import Sizes, random_sizes
 
@@ -66,12 +66,6 @@ class Case(NamedTuple):
         return {"class": self.shape_class, "op": OPERATIONS[self.operation], "shape": self.shape, **named, **drawn}
 
 
-def list_shapes(operation: str, suite: str) -> list[tuple[int, ...]]:
-    """The shapes with which DeepGEMM was timed."""
-    rows = filter(peers_table.is_deep_gemm, peers_table.rows(peers_table.SUITES[suite]))
-    return list(dict.fromkeys(tuple(r["shape"]) for r in rows if r["op"] == OPERATIONS[operation]))
-
-
 def group_rows(operation: str, shape: tuple[int, ...] | list[int]) -> list[int]:
     """The rows of each group, drawn as in benchmarks/peers/README.md."""
     if operation == "dense":
@@ -83,7 +77,6 @@ def group_rows(operation: str, shape: tuple[int, ...] | list[int]) -> list[int]:
 
 
 def class_of(operation: str, suite: str, shape: tuple[int, ...]) -> str:
-    """As `tilewright classes` has them."""
     if operation != "dense":
         return operation
     return "ragged" if suite == "peers-ragged" else "few" if shape[0] <= 128 else "1024" if shape[0] < 4096 else "4096"
@@ -91,8 +84,8 @@ def class_of(operation: str, suite: str, shape: tuple[int, ...]) -> str:
 
 def listed() -> Iterator[Case]:
     for operation in OPERATIONS:
-        for suite in peers_table.SUITES:
-            for shape in list_shapes(operation, suite):
+        for suite in peer_shapes.suites():
+            for shape in peer_shapes.shapes(suite, OPERATIONS[operation]):
                 yield Case(class_of(operation, suite, shape), "", operation, list(shape), group_rows(operation, shape))
 
 

@@ -1,6 +1,6 @@
-"""Draws a roofline and bars against peers, as PNG and SVG, from lines of `tilewright bench --json` and the peers' table.
+"""Draws a roofline and bars against live peers, as PNG and SVG, from lines of `tilewright bench --json`.
 
-python benchmarks/plot.py [--results benchmarks/results/h200.jsonl] [--peers benchmarks/peers/h200.jsonl] [--to build/plots]
+python benchmarks/plot.py [--results benchmarks/results/h200.jsonl] [--to build/plots]
 
 The last line of each peer, operation, shape and flush counts. Needs matplotlib.
 """
@@ -118,7 +118,6 @@ def save(figure, folder, name):
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--results", default=HERE / "results/h200.jsonl", help="lines of `tilewright bench --json`")
-    parser.add_argument("--peers", default=HERE / "peers/h200.jsonl")
     parser.add_argument("--ours", default="1x128:128x128", help="which of our lines: part of its name")
     parser.add_argument("--to", default=HERE.parent / "build/plots", type=pathlib.Path, help="folder")
     options = parser.parse_args(arguments)
@@ -130,13 +129,10 @@ def main(arguments=None):
         raise SystemExit(f"plot: no line of Tilewright with '{options.ours}' in {options.results}: {sorted(results)}")
     # The stream does not multiply.
     live = [peer for peer in results if not peer.startswith(("Tilewright", "TMA stream"))]
-    table = by_peer(read_lines(options.peers))
-    absent = [peer for peer in table if not (live and peer.startswith("cuBLASLt"))]  # measured rows replace those of the table
-    peers = {**table, **results}
-    chosen = [own[-1], *live, *(peer for peer in absent if "bf16" not in peer)]
+    chosen = [own[-1], *live]
     options.to.mkdir(parents=True, exist_ok=True)
-    save(roofline(peers, chosen), options.to, "roofline")
-    save(bars(peers, chosen), options.to, "peers")
+    save(roofline(results, chosen), options.to, "roofline")
+    save(bars(results, chosen), options.to, "peers")
 
 
 if __name__ == "__main__":

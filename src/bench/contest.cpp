@@ -51,7 +51,7 @@ Contest::Contest(const BenchShape& shape, const Settings& settings, GpuOperands&
             add_blas(peer, note, [&] { return measure::plan_blas(operands.blas(scaling), scaling); });
         };
         add_scaled(Peer::blas_tensor, measure::BlasScaling::tensor);
-        // Its energy is in no table.
+        // The table of continuous load has no columns for it.
         if (!settings.sustained) add_scaled(Peer::blas_blocks, measure::BlasScaling::blocks);
     }
     if (has_grouped_peers(shape, settings)) {

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "bench/contest.h"
-#include "bench/peers_table.h"
 #include "check/gates.h"
 #include "check/sizes.h"
 #include "cuda/runtime.h"
@@ -114,18 +113,6 @@ measure::PowerMeter* GpuBench::power_meter() {
 std::string GpuBench::power_source() {
     const measure::PowerMeter* meter = power_meter();
     return meter == nullptr ? "not measured: " + no_power_ : fmt::format("NVML's {}", meter->source());
-}
-
-Timing GpuBench::time_reference(const Settings& settings) {
-    Settings per_tensor = settings;
-    per_tensor.recipe = parse_recipe("tensor:tensor").value();
-    per_tensor.layout = Layout::nt;
-    GpuOperands operands = gpu_operands(reference_product, per_tensor);
-    const auto plan = measure::plan_blas(operands.blas(measure::BlasScaling::tensor), measure::BlasScaling::tensor);
-    const measure::Contestant blas{.name = "cuBLASLt",
-                                   .call = [&](cuda::StreamHandle stream) { plan->enqueue(stream); }};
-    const measure::Measurement measured = stopwatch().race({&blas, 1}, settings.repeats).front();
-    return {.peer = Peer::blas_tensor, .seconds = measured.seconds, .hertz = measured.hertz, .calls = measured.calls};
 }
 
 Peaks GpuBench::peaks(const Recipe& recipe) const {

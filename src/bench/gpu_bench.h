@@ -21,9 +21,6 @@ public:
 
     Result run(const BenchShape& shape, const Settings& settings);
 
-    /// cuBLASLt per tensor on `reference_product`, by whose time runs are compared. Throws Error without cuBLASLt.
-    Timing time_reference(const Settings& settings);
-
     /// The source of the watts of continuous load, or the missing part.
     bool measures_power() { return power_meter() != nullptr; }
     std::string power_source();

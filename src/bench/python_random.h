@@ -1,4 +1,4 @@
-// Python's random.random(), so that group sizes equal those that the baselines were timed with.
+// Python's random.random(), so that group sizes equal those of benchmarks/contest.py.
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,6 @@
 #include <fstream>
 
 #include "bench/commit.h"
-#include "bench/peers_table.h"
 #include "bench/report.h"
 
 namespace tilewright::bench {
@@ -91,7 +90,7 @@ std::string peer_name(Peer peer, const Run& run) {
                        name(run.settings.arithmetic));
 }
 
-nlohmann::ordered_json record(const Result& result, const Timing& timing, const Run& run, std::optional<double> speed) {
+nlohmann::ordered_json record(const Result& result, const Timing& timing, const Run& run) {
     const double floor = run.peaks.floor_seconds(result.work);
     const bool stream = timing.peer == Peer::stream;
     const double stream_bytes = static_cast<double>(result.shape.n) * static_cast<double>(result.shape.k);
@@ -115,21 +114,8 @@ nlohmann::ordered_json record(const Result& result, const Timing& timing, const 
         line["grouping"] = name(result.shape.grouping);
         line["layout"] = name(run.settings.layout);
     }
-    if (timing.peer != Peer::tilewright) return line;
-    add_own(line, result, run);
-    if (!speed) return line;
-    line["baseline"] = baseline(run.settings.recipe, result.shape.grouping);
-    line["speed_against_baseline"] = std::stod(fmt::format("{:.4g}", *speed));
+    if (timing.peer == Peer::tilewright) add_own(line, result, run);
     return line;
-}
-
-std::string reference_record(const Timing& timing, const Run& run) {
-    const auto m = static_cast<double>(reference_product.m);
-    const auto n = static_cast<double>(reference_product.n);
-    const auto k = static_cast<double>(reference_product.k);
-    const Result result{.shape = reference_product,
-                        .work = {.flops = 2 * m * n * k, .bytes = (m + n) * k + 2 * m * n}};  // D: bf16
-    return record(result, timing, run, std::nullopt).dump() + "\n";
 }
 
 nlohmann::ordered_json record(const TunedShape& tuned, const TriedTile& tried, const Run& run) {

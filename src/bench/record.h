@@ -2,7 +2,6 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 
 #include "bench/result.h"
@@ -13,11 +12,7 @@ namespace tilewright::bench {
 /// With its version, where the run knows it: "cuBLASLt 13.1.0 per-tensor scale".
 std::string peer_name(Peer peer, const Run& run);
 
-/// `speed`: against the baseline of the table of peers_table.h, where that is known.
-nlohmann::ordered_json record(const Result& result, const Timing& timing, const Run& run, std::optional<double> speed);
-
-/// The line of cuBLASLt's time for `reference_product`.
-std::string reference_record(const Timing& timing, const Run& run);
+nlohmann::ordered_json record(const Result& result, const Timing& timing, const Run& run);
 
 nlohmann::ordered_json record(const TunedShape& tuned, const TriedTile& tried, const Run& run);
 

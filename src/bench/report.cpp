@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "bench/blas_groups.h"
-#include "bench/peers_table.h"
 #include "bench/record.h"
 #include "bench/sustained_report.h"
 #include "measure/statistics.h"
@@ -27,22 +26,16 @@ constexpr std::array classes{RowClass{"m >= 4096", 4096, std::numeric_limits<std
 std::string microseconds(double seconds) { return fmt::format("{:.2f}", seconds * 1e6); }
 std::string gigahertz(double hertz) { return hertz > 0 ? fmt::format("{:.2f}", hertz * 1e-9) : ""; }
 
-/// The first word of the baseline's name.
-std::string short_baseline(const Run& run, Grouping grouping) {
-    const std::string name = baseline(run.settings.recipe, grouping);
-    return name.substr(0, name.find(' '));
+/// cuBLASLt's time of the same product in the same run, with one scale per tensor; nullptr where it was not timed.
+const Timing* blas_timing(const Result& result) {
+    return result.of(has_blas_groups(result.shape.grouping) ? Peer::blas_groups : Peer::blas_tensor);
 }
 
 std::optional<double> speed(const Result& result, const Run& run) {
     if (!result.failure.empty() || run.settings.sustained) return std::nullopt;
-    const double ours = result.ours().seconds;
-    const char* other = baseline(run.settings.recipe, result.shape.grouping);
-    if (other != blas_peer) {
-        return speed_against(find_peer(peers_table(), other, result.shape), ours, run.reference_seconds);
-    }
-    const Timing* blas = result.of(Peer::blas_tensor);  // which ran together with it
+    const Timing* blas = blas_timing(result);
     if (blas == nullptr) return std::nullopt;
-    return blas->seconds / ours;
+    return blas->seconds / result.ours().seconds;
 }
 
 std::size_t widest_shape(const std::vector<BenchShape>& shapes) {
@@ -65,7 +58,6 @@ output::Table cpu_table(const std::vector<BenchShape>& shapes) {
 }
 
 output::Table gpu_table(const std::vector<BenchShape>& shapes, const Run& run) {
-    const std::string other = short_baseline(run, shapes.front().grouping);
     const bool grouped = has_blas_groups(shapes.front().grouping);
     std::vector<output::Column> columns{{.title = "shape", .width = widest_shape(shapes)},
                                         {.title = "tile", .width = 34},
@@ -76,9 +68,7 @@ output::Table gpu_table(const std::vector<BenchShape>& shapes, const Run& run) {
                                         {.title = "cuBLASLt us", .right = true, .width = 11},
                                         {.title = "GHz", .right = true, .width = 4},
                                         {.title = "x cuBLASLt", .right = true},
-                                        {.title = grouped ? "in bf16 us" : "in blocks us", .right = true, .width = 12},
-                                        {.title = other + " us", .right = true, .width = 11},
-                                        {.title = "x " + other, .right = true}};
+                                        {.title = grouped ? "in bf16 us" : "in blocks us", .right = true, .width = 12}};
     if (run.settings.peers) {
         columns.push_back({.title = "stream us", .right = true, .width = 9});
         columns.push_back({.title = "/ stream", .right = true});
@@ -112,22 +102,17 @@ std::string gpu_line(const output::Table& table, const Result& result, const Run
     if (!result.failure.empty()) return table.line({shape_text(result.shape), tile, "WRONG"});
     const Timing& ours = result.ours();
     const double floor = run.peaks.floor_seconds(result.work);
-    const auto over = [&](const Timing& other) { return fmt::format("{:.3f}", other.seconds / ours.seconds); };
     std::vector<std::string> cells{shape_text(result.shape),   tile,
                                    microseconds(ours.seconds), gigahertz(ours.hertz),
                                    microseconds(floor),        fmt::format("{:.2f}", ours.seconds / floor)};
     const bool grouped = has_blas_groups(result.shape.grouping);
-    const Timing* tensor = result.of(grouped ? Peer::blas_groups : Peer::blas_tensor);
+    const Timing* tensor = blas_timing(result);
+    const std::optional<double> against = speed(result, run);
     cells.push_back(tensor != nullptr ? microseconds(tensor->seconds) : "");
     cells.push_back(tensor != nullptr ? gigahertz(tensor->hertz) : "");
-    cells.push_back(tensor != nullptr ? over(*tensor) : "");
+    cells.push_back(against ? fmt::format("{:.3f}", *against) : "");
     const Timing* blocks = result.of(grouped ? Peer::blas_bf16_groups : Peer::blas_blocks);
     cells.push_back(blocks != nullptr ? microseconds(blocks->seconds) : "");
-    const std::optional<double> then =
-        peer_seconds(peers_table(), baseline(run.settings.recipe, result.shape.grouping), result.shape);
-    cells.push_back(then ? microseconds(*then) : "");
-    const std::optional<double> against = speed(result, run);
-    cells.push_back(against ? fmt::format("{:.3f}", *against) : "");
     if (run.settings.peers) {
         const Timing* stream = result.of(Peer::stream);
         cells.push_back(stream != nullptr ? microseconds(stream->seconds) : "");
@@ -172,9 +157,8 @@ std::string result_lines(const output::Table& table, const Result& result, const
 
 std::string result_records(const Result& result, const Run& run) {
     if (!result.failure.empty()) return "";
-    const std::optional<double> against = run.on_gpu() ? speed(result, run) : std::nullopt;
     std::string lines;
-    for (const Timing& timing : result.timings) lines += record(result, timing, run, against).dump() + "\n";
+    for (const Timing& timing : result.timings) lines += record(result, timing, run).dump() + "\n";
     return lines;
 }
 
@@ -194,9 +178,8 @@ std::string summary(const std::vector<Result>& results, const Run& run) {
             }
         }
         if (speeds.empty()) continue;
-        text += fmt::format("{}: {} shapes, {:.3f}x the speed of {} in the geometric mean, worst {:.3f}x at {}\n",
-                            each.name, speeds.size(), measure::geometric_mean(speeds),
-                            baseline(run.settings.recipe, results.front().shape.grouping), worst, where);
+        text += fmt::format("{}: {} shapes, {:.3f}x the speed of cuBLASLt in the geometric mean, worst {:.3f}x at {}\n",
+                            each.name, speeds.size(), measure::geometric_mean(speeds), worst, where);
     }
     return text;
 }

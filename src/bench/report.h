@@ -25,7 +25,8 @@ std::string result_records(const Result& result, const Run& run);
 /// The same for every tile that `tune` tried.
 std::string tune_records(const TunedShape& tuned, const Run& run);
 
-/// "m >= 4096: 7 shapes, 1.05x DeepGEMM in the geometric mean, worst 0.99x at [...]", a line for each class of shapes.
+/// "m >= 4096: 7 shapes, 1.050x the speed of cuBLASLt in the geometric mean, worst 0.990x at [...]", a line for each
+/// class of shapes. Empty without times of cuBLASLt.
 std::string summary(const std::vector<Result>& results, const Run& run);
 
 }  // namespace tilewright::bench

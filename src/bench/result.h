@@ -84,11 +84,10 @@ struct Run {
     Settings settings{};
     Peaks peaks{};
     std::string device{};
-    std::string date{};                         // yyyy-mm-dd
-    std::string command{};                      // the command that repeats the run
-    std::string blas_version{};                 // of cuBLASLt; empty: not found
-    std::string started{};                      // when, in UTC
-    std::optional<double> reference_seconds{};  // cuBLASLt per tensor on `reference_product`
+    std::string date{};          // yyyy-mm-dd
+    std::string command{};       // the command that repeats the run
+    std::string blas_version{};  // of cuBLASLt; empty: not found
+    std::string started{};       // when, in UTC
 
     bool on_gpu() const { return settings.backend == Backend::hopper; }
 };

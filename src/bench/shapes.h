@@ -22,7 +22,7 @@ struct BenchShape {
     std::int64_t n = 0;
     std::int64_t k = 0;
     std::int64_t max_m = 0;             // masked only
-    std::vector<std::int64_t> sizes{};  // of the groups; empty: `group_sizes` draws the baselines' sizes
+    std::vector<std::int64_t> sizes{};  // of the groups; empty: `group_sizes` draws them
 
     /// The hint of masked calls: their callers pass int(1.2 x mean).
     std::int64_t expected_m() const;
@@ -43,7 +43,7 @@ std::vector<BenchShape> random_shapes(int count, std::uint64_t seed,
                                       const std::vector<Grouping>& groupings = {Grouping::dense});
 
 /// The sizes of the groups: rows, or k for k-grouped calls. They are the shape's, or uniform between 0.7 and 1.3 of the
-/// mean, as the baselines' are (benchmarks/peers/README.md); k in multiples of 128. Empty for dense and batched.
+/// mean (benchmarks/peers/README.md); k in multiples of 128. Empty for dense and batched.
 std::vector<std::int64_t> group_sizes(const BenchShape& shape);
 
 /// The shape with rows (k-grouped: k) that groups share unevenly. The first group has `times` those of each other

@@ -4,13 +4,8 @@
 
 #include <algorithm>
 
-#include "bench/peers_table.h"
-
 namespace tilewright::bench {
 namespace {
-
-/// Whether DeepGEMM's energy is of the same kind of product.
-bool has_deep_gemm(const Run& run) { return run.settings.recipe.a.granularity == Granularity::block_1x128; }
 
 void add_columns(std::vector<output::Column>& columns, const std::string& who) {
     columns.push_back({.title = who + "us", .right = true, .width = 8});
@@ -42,7 +37,6 @@ output::Table sustained_table(const std::vector<BenchShape>& shapes, const Run& 
     std::vector<output::Column> columns{{.title = "shape", .width = width}, {.title = "tile", .width = 34}};
     add_columns(columns, "");
     if (run.settings.peers) add_columns(columns, "cuBLASLt ");
-    if (has_deep_gemm(run)) columns.push_back({.title = "DeepGEMM pJ/FLOP", .right = true});
     return output::Table(std::move(columns));
 }
 
@@ -54,10 +48,6 @@ std::string sustained_line(const output::Table& table, const Result& result, con
     }
     add_cells(cells, &result.ours(), result.work.flops);
     if (run.settings.peers) add_cells(cells, result.of(Peer::blas_tensor), result.work.flops);
-    if (has_deep_gemm(run)) {
-        const std::optional<double> then = peer_picojoules(result.shape);
-        cells.push_back(then ? fmt::format("{:.3f}", *then) : "");
-    }
     return table.line(cells);
 }
 

@@ -43,23 +43,20 @@ bool bench_on_gpu(const BenchArguments& arguments, const std::vector<bench::Benc
     Session session(
         shapes, [&](const auto& shape, const auto& settings) { return gpu.run(shape, settings); }, records, tables);
     for (const bench::Settings& settings : all) {
-        bench::Run run{.settings = settings,
-                       .peaks = gpu.peaks(settings.recipe),
-                       .device = gpu.device().name(),
-                       .date = bench::today(),
-                       .command = bench::command_line(),
-                       .blas_version = settings.peers ? measure::blas_lt_version() : "",
-                       .started = started};
-        const bool compares = settings.peers && !settings.sustained;
-        if (compares) run.reference_seconds = reference_seconds(gpu, run, records);
+        const bench::Run run{.settings = settings,
+                             .peaks = gpu.peaks(settings.recipe),
+                             .device = gpu.device().name(),
+                             .date = bench::today(),
+                             .command = bench::command_line(),
+                             .blas_version = settings.peers ? measure::blas_lt_version() : "",
+                             .started = started};
         const std::string power_source = settings.sustained ? gpu.power_source() : "";
         if (tables) {
-            print_gpu_head(run, shapes, power_source);
+            print_gpu_head(run, power_source);
         } else if (settings.sustained && !gpu.measures_power()) {
             output::complain("tilewright: bench: power {}\n", power_source);
         }
         const std::vector<bench::Result> results = session.run({run});
-        if (compares && run.reference_seconds) reference_seconds(gpu, run, records);  // the clock drifts
         if (tables) output::print("\n{}", bench::summary(results, run));
     }
     return !session.wrong();

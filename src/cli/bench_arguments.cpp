@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <set>
 
-#include "bench/peers_table.h"
+#include "bench/peer_shapes.h"
 #include "cli/commands.h"
 #include "cli/words.h"
 #include "output/table.h"
@@ -15,16 +15,12 @@
 namespace tilewright::cli {
 namespace {
 
-constexpr const char* peers_suite = "peers";
-constexpr const char* ragged_suite = "peers-ragged";
-
 constexpr double cpu_seconds = 2;
 constexpr double sustained_seconds = 4;
 
 std::vector<std::string> all_suites() {
     std::vector<std::string> names = bench::suite_names();
-    names.emplace_back(peers_suite);
-    names.emplace_back(ragged_suite);
+    for (std::string& name : bench::peer_suites()) names.push_back(std::move(name));
     return names;
 }
 
@@ -50,13 +46,12 @@ bench::BenchShape hot_shape(const bench::BenchShape& shape, std::int64_t times, 
     return hot;
 }
 
-/// The baselines' suites have their own rows; --m selects among them.
+/// The lists of shapes have their own rows; --m selects among them.
 std::vector<bench::BenchShape> chosen_peer_shapes(const std::string& suite, const std::vector<Grouping>& groupings,
                                                   const std::vector<std::int64_t>& rows) {
-    const std::vector<bench::PeerTime>& table = suite == ragged_suite ? bench::ragged_peers() : bench::even_peers();
     std::vector<bench::BenchShape> shapes;
     for (const Grouping grouping : groupings) {
-        const std::vector<bench::BenchShape> more = bench::peer_shapes(table, grouping);
+        const std::vector<bench::BenchShape> more = bench::peer_shapes(suite, grouping);
         shapes.insert(shapes.end(), more.begin(), more.end());
     }
     if (rows.empty()) return shapes;
@@ -79,7 +74,8 @@ std::string rows_of(const std::string& suite) {
 
 std::vector<bench::BenchShape> shapes_of_suite(const BenchArguments& arguments, const std::vector<Grouping>& groupings,
                                                const std::string& command) {
-    if (arguments.suite == peers_suite || arguments.suite == ragged_suite) {
+    const std::vector<std::string> lists = bench::peer_suites();
+    if (std::ranges::find(lists, arguments.suite) != lists.end()) {
         std::vector<bench::BenchShape> shapes = chosen_peer_shapes(arguments.suite, groupings, arguments.m);
         if (!shapes.empty()) return shapes;
         throw UsageError(
@@ -162,7 +158,7 @@ std::vector<bench::BenchShape> chosen_shapes(const BenchArguments& arguments, co
 void add_shape_options(CLI::App& command, BenchArguments& arguments) {
     command
         .add_option("--suite", arguments.suite,
-                    "Layers of a model, or shapes of a table of peers (with --op): " + output::joined(all_suites()))
+                    "Layers of a model, or the shapes of a list (with --op): " + output::joined(all_suites()))
         ->check(one_of("suite", all_suites()));
     command
         .add_option(

@@ -18,7 +18,7 @@ struct BenchArguments {
     std::int64_t k = 0;
     std::int64_t groups = 4;
     std::int64_t max_m = 0;
-    std::int64_t hot = 0;  // 0: the baselines' sizes
+    std::int64_t hot = 0;  // 0: sizes vary
     std::vector<std::string> recipes{"1x128:128x128"};
     std::string layout = "nt";
     std::string output = "bf16";

@@ -1,11 +1,7 @@
 #include "cli/bench_session.h"
 
 #include <fmt/format.h>
-#include <tilewright/error.h>
 
-#include <cstdio>
-
-#include "bench/peers_table.h"
 #include "bench/record.h"
 #include "bench/report.h"
 #include "cli/terminal.h"
@@ -31,8 +27,7 @@ void print_cpu_head(const bench::Run& run) {
     output::print("floor: the larger of flops and bytes over these; ratio: time / floor, 1 is the best there is\n\n");
 }
 
-void print_gpu_head(const bench::Run& run, const std::vector<bench::BenchShape>& shapes,
-                    const std::string& power_source) {
+void print_gpu_head(const bench::Run& run, const std::string& power_source) {
     output::print("{}; at most {:.0f} TFLOP/s and {:.2f} TB/s ({})\n", run.device, run.peaks.flops_per_second * 1e-12,
                   run.peaks.bytes_per_second * 1e-12, run.peaks.source);
     if (run.settings.sustained) return print_sustained_head(run, power_source);
@@ -45,26 +40,10 @@ void print_gpu_head(const bench::Run& run, const std::vector<bench::BenchShape>&
             measure::sequence_calls, measure::sequence_calls);
     }
     if (run.settings.peers) {
-        const char* other = bench::baseline(run.settings.recipe, shapes.front().grouping);
-        output::print(
-            "cuBLASLt {}: live, per tensor; {}: benchmarks/peers; x {}: both times in units of cuBLASLt's, per tensor, "
-            "on "
-            "{} ({}) in the same run\n",
-            run.blas_version, other, other, bench::shape_text(bench::reference_product),
-            run.reference_seconds ? output::format_duration(*run.reference_seconds) : "not timed");
+        output::print("cuBLASLt {}: in the same run; x cuBLASLt: its time with one scale per tensor / ours\n",
+                      run.blas_version);
     }
     output::print("\n");
-}
-
-std::optional<double> reference_seconds(bench::GpuBench& gpu, const bench::Run& run, const Records& records) {
-    try {
-        const bench::Timing timing = gpu.time_reference(run.settings);
-        records(bench::reference_record(timing, run));
-        return timing.seconds;
-    } catch (const Error& error) {
-        output::complain("tilewright: bench: no peer: {}\n", error.what());
-        return std::nullopt;
-    }
 }
 
 std::vector<bench::Result> Session::run(const std::vector<bench::Run>& runs) {

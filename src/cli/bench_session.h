@@ -2,11 +2,9 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "bench/gpu_bench.h"
 #include "bench/result.h"
 #include "output/table.h"
 
@@ -15,14 +13,10 @@ namespace tilewright::cli {
 void print_cpu_head(const bench::Run& run);
 
 /// `power_source`: for continuous load.
-void print_gpu_head(const bench::Run& run, const std::vector<bench::BenchShape>& shapes,
-                    const std::string& power_source);
+void print_gpu_head(const bench::Run& run, const std::string& power_source);
 
 /// Receives each JSON record as soon as it exists.
 using Records = std::function<void(const std::string&)>;
-
-/// Times cuBLASLt on the product by which runs are compared, and records it. Nothing, and a line on stderr, without it.
-std::optional<double> reference_seconds(bench::GpuBench& gpu, const bench::Run& run, const Records& records);
 
 /// Times shapes and prints one line per shape, or only JSON records.
 class Session {

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "bench/peers_table.h"
 #include "cli/commands.h"
 #include "cli/words.h"
 
