@@ -514,7 +514,8 @@ std::vector<OtherLaunch> lower(const moe::CombineStep& step) {
     }
     arguments.out = {
         .data = reinterpret_cast<u8*>(out.data), .group_stride = out.group_stride, .row_stride = out.row_stride};
-    const Combine kernel{{.out = number(out.format),
+    const Combine kernel{{.rows = number(y.format),
+                          .out = number(out.format),
                           .vectors = vectors,
                           .from_ranks = step.y_ranks.given(),
                           .to_ranks = step.out_ranks.given()}};
@@ -640,7 +641,7 @@ std::string unserved(const moe::ActivateStep& step) {
 }
 
 std::string unserved(const moe::CombineStep& step) {
-    if (step.y.format != Format::bf16) return "y: must be bf16";
+    if (step.y.format != Format::bf16 && step.y.format != Format::f32) return "y: must be bf16 or f32";
     for (const Tensor* tensor : {&step.y, &step.out, &step.addend}) {
         if (!tensor->given()) continue;
         if (std::string reason = unserved_matrix("combine", *tensor); !reason.empty()) return reason;

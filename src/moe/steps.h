@@ -80,7 +80,7 @@ struct ActivateStep {
 
 /// The sum of the rows of each token.
 struct CombineStep {
-    Tensor y{};               // bf16 rows
+    Tensor y{};               // bf16 rows, or f32 sums of ranks
     RankMemory y_ranks{};     // with places: rows of y are those of all ranks
     Tensor places{};          // int32 [T, choices], or not given: row t
     ExistingRows existing{};  // without places

@@ -129,6 +129,12 @@ void add_kernels_of_layers(Functions& all) {
     add_combine<CombineSpec{.meets = true}>(all);
     add_combine<CombineSpec{.out = Number::f32, .vectors = false, .from_ranks = true}>(all);
     add_combine<CombineSpec{.to_ranks = true}>(all);
+    add_combine<CombineSpec{.out = Number::f32, .to_ranks = true}>(all);
+    add_combine<CombineSpec{.rows = Number::f32}>(all);
+    add_combine<CombineSpec{.rows = Number::f32, .meets = true}>(all);
+    add_combine<CombineSpec{.rows = Number::f32, .vectors = false}>(all);
+    add_combine<CombineSpec{.rows = Number::f32, .out = Number::f32}>(all);
+    add_combine<CombineSpec{.rows = Number::f32, .out = Number::f32, .vectors = false}>(all);
     add(all, launch::Announce{}, announce<announce_threads>);
     add(all, launch::Meet{}, meet<meet_threads>);
     add(all, launch::Route{}, route<route_threads>);

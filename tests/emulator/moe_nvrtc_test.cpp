@@ -32,8 +32,12 @@ TEST(MoeNvrtc, TheLargestKernelsDoNotSpill) {
     for (const Number out : {Number::f32, Number::f16}) {
         for (const bool vectors : {true, false}) {
             kernels.emplace_back(launch::Combine{{.out = out, .vectors = vectors}});
+            kernels.emplace_back(launch::Combine{{.rows = Number::f32, .out = out, .vectors = vectors}});
         }
     }
+    // A group that sends sums in f32.
+    kernels.emplace_back(launch::Combine{{.out = Number::f32, .to_ranks = true}});
+    for (const bool meets : {false, true}) kernels.emplace_back(launch::Combine{{.rows = Number::f32, .meets = meets}});
     expect_no_spills(kernels);
 }
 

@@ -634,6 +634,7 @@ TEST(Moe, OnlyRowsThatExistAreActivated) {
 // ---- Sums
 
 struct CombineCase {
+    Format rows = Format::bf16;
     Format out = Format::bf16;
     Format addend = Format::i32;   // i32: none
     Format weights = Format::i32;  // i32: none
@@ -645,10 +646,10 @@ struct CombineCase {
 };
 
 void expect_cpu_bits(const CombineCase& c) {
-    SCOPED_TRACE(std::string(name(c.out)) + " of " + std::to_string(c.columns) + ", choices " +
-                 std::to_string(c.choices));
+    SCOPED_TRACE(std::string(name(c.out)) + " of " + std::string(name(c.rows)) + ", columns " +
+                 std::to_string(c.columns) + ", choices " + std::to_string(c.choices));
     const std::int64_t rows = c.tokens * c.choices;
-    Matrix y(Format::bf16, {rows, c.columns});
+    Matrix y(c.rows, {rows, c.columns});
     fill(y, 37, true);
     std::vector<std::int32_t> places(static_cast<std::size_t>(rows));
     std::iota(places.begin(), places.end(), 0);
@@ -691,6 +692,17 @@ TEST(Moe, SumsHaveTheCpusBits) {
         }
     }
     expect_cpu_bits(CombineCase{.out = Format::f16, .columns = 40, .choices = 40});
+}
+
+TEST(Moe, SumsOfF32RowsHaveTheCpusBits) {
+    for (const std::int64_t columns : {8, 39, 272, 2056}) {
+        for (const std::int64_t choices : {1, 8, 33}) {  // also more than are loaded at a time
+            expect_cpu_bits(CombineCase{
+                .rows = Format::f32, .addend = Format::bf16, .columns = columns, .tokens = 3, .choices = choices});
+        }
+        expect_cpu_bits(
+            CombineCase{.rows = Format::f32, .out = Format::f32, .weights = Format::f32, .columns = columns});
+    }
 }
 
 // ---- Gradients of weights
@@ -827,8 +839,9 @@ TEST(Moe, OtherRecipesAreLeftToQuantize) {
         EXPECT_NE(launch::unserved(moe::ActivateStep{.gate_up = x.tensor(), .out = out}), "");
     }
     EXPECT_NE(launch::unserved(moe::ActivateStep{.gate_up = gate_up.tensor(), .out = {.values = x.tensor()}}), "");
-    const Matrix transposed(Format::bf16, {4, 64}, Order::transposed);
+    const Matrix transposed(Format::bf16, {4, 64}, Order::transposed), halves(Format::f16, {4, 64});
     EXPECT_NE(launch::unserved(moe::CombineStep{.y = transposed.tensor(), .out = x.tensor()}), "");
+    EXPECT_NE(launch::unserved(moe::CombineStep{.y = halves.tensor(), .out = x.tensor()}), "");
     RouteCall many({.tokens = 1, .experts = 2049});
     EXPECT_NE(launch::unserved(many.step), "");
 }

@@ -9,10 +9,11 @@ namespace tilewright::hopper {
 
 /// Columns of a lane.
 using CombineSum = float[combine_features];
-using CombineRow = u32[combine_features / 2];  // bf16
+template <CombineSpec spec>
+using CombineRow = u32[spec.rows == Number::f32 ? combine_features : combine_features / 2];
 
 template <CombineSpec spec>
-TILEWRIGHT_DEVICE void load_y(const CombineArguments& a, RowPlace place, const RowPart& part, CombineRow& to) {
+TILEWRIGHT_DEVICE void load_y(const CombineArguments& a, RowPlace place, const RowPart& part, CombineRow<spec>& to) {
     SourceMatrix y = a.y;
     if constexpr (spec.from_ranks) {
         const int rank = int(u32(place.row) / u32(a.y_ranks.room));
@@ -21,21 +22,26 @@ TILEWRIGHT_DEVICE void load_y(const CombineArguments& a, RowPlace place, const R
     }
     const i64 first = row_of(y, place.group, place.row) + part.feature;
     if constexpr (spec.vectors) {
-        load_row_words<spec.meets, Quantizer{.source = Number::bf16}>(y, first, to);
+        load_row_words<spec.meets, Quantizer{.source = spec.rows}>(y, first, to);
         return;
     }
 #pragma unroll
     for (int i = 0; i < combine_features; ++i) {
         const bool exists = part.feature + i < part.end;
-        const u32 code = exists ? load_element<spec.meets>(static_cast<const u16*>(y.data) + first + i) : 0U;
-        to[i / 2] = i % 2 == 0 ? code : to[i / 2] | code << 16;
+        if constexpr (spec.rows == Number::f32) {
+            to[i] = exists ? load_element<spec.meets>(static_cast<const u32*>(y.data) + first + i) : 0U;
+        } else {
+            const u32 code = exists ? load_element<spec.meets>(static_cast<const u16*>(y.data) + first + i) : 0U;
+            to[i / 2] = i % 2 == 0 ? code : to[i / 2] | code << 16;
+        }
     }
 }
 
-TILEWRIGHT_DEVICE void add_row(float weight, const CombineRow& row, CombineSum& sum) {
+template <CombineSpec spec>
+TILEWRIGHT_DEVICE void add_row(float weight, const CombineRow<spec>& row, CombineSum& sum) {
 #pragma unroll
     for (int i = 0; i < combine_features; ++i) {
-        sum[i] = fma(weight, half<Quantizer{.source = Number::bf16}>(row[i / 2], i % 2), sum[i]);
+        sum[i] = fma(weight, number_of<Quantizer{.source = spec.rows}>(row, i), sum[i]);
     }
 }
 
@@ -107,20 +113,21 @@ TILEWRIGHT_DEVICE bool add_choices(const CombineArguments& a, const RowPart& par
         u32 left = ballot(row >= 0 && row < a.places.rows);
         any |= left;
         while (left != 0) {
-            CombineRow rows[combine_rows];
+            constexpr int ahead = combine_rows(spec);
+            CombineRow<spec> rows[ahead];
             u32 added = left;
 #pragma unroll
-            for (int i = 0; i < combine_rows; ++i) {
+            for (int i = 0; i < ahead; ++i) {
                 if (left == 0) continue;
                 const RowPlace place{.group = 0, .row = from_lane(row, lowest_bit(left))};
                 if (part.feature < part.end) load_y<spec>(a, place, part, rows[i]);
                 left &= left - 1;
             }
 #pragma unroll
-            for (int i = 0; i < combine_rows; ++i) {
+            for (int i = 0; i < ahead; ++i) {
                 if (added == 0) continue;
                 const float own = from_lane(weight, lowest_bit(added));
-                if (part.feature < part.end) add_row(own, rows[i], sum);
+                if (part.feature < part.end) add_row<spec>(own, rows[i], sum);
                 added &= added - 1;
             }
         }
@@ -170,9 +177,9 @@ TILEWRIGHT_DEVICE void combine_row(const CombineArguments& a, const RowPart& par
     } else {
         if (!row_exists(a.existing, a.grid, part.row)) return;
         begin_sum<spec>(a, place, part, sum);
-        CombineRow row = {};
+        CombineRow<spec> row = {};
         if (part.feature < part.end) load_y<spec>(a, place, part, row);
-        add_row(factor_at(a.weights, place, 0), row, sum);
+        add_row<spec>(factor_at(a.weights, place, 0), row, sum);
     }
     if constexpr (spec.to_ranks) {
         RowTarget out = a.out;

@@ -53,6 +53,7 @@ struct CopyRowsSpec {
 };
 
 struct CombineSpec {
+    Number rows = Number::bf16;  // of y; f32: sums of ranks
     Number out = Number::bf16;
     bool vectors = true;
     bool from_ranks = false;  // rows of y are those of all ranks of a group
@@ -99,7 +100,8 @@ inline constexpr int copy_threads = 256;
 inline constexpr int copy_bytes = 16;  // of a lane
 inline constexpr int combine_threads = 256;
 inline constexpr int combine_features = 8;  // of a lane
-inline constexpr int combine_rows = 8;      // rows whose loads are in flight at once
+/// Rows whose loads are in flight at once: 128 bytes of a lane, whatever the format, because registers limit them.
+constexpr int combine_rows(const CombineSpec& spec) { return spec.rows == Number::f32 ? 4 : 8; }
 
 inline constexpr int announce_threads = 256;
 inline constexpr int meet_threads = 512;
@@ -175,6 +177,7 @@ constexpr void visit_fields(const CopyRowsSpec& spec, Visitor& visit) {
 
 template <class Visitor>
 constexpr void visit_fields(const CombineSpec& spec, Visitor& visit) {
+    visit.field("rows", spec.rows);
     visit.field("out", spec.out);
     visit.field("vectors", spec.vectors);
     visit.field("from_ranks", spec.from_ranks);
