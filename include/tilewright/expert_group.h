@@ -38,8 +38,8 @@ std::string_view name(Exchange exchange);
 ///
 /// - rows: the bf16 result of each choice. The owner sums them in the order of one GPU, so that the result has the bits
 ///   of one GPU if the products are invariant.
-/// - sums: the sum of its experts' results, in f32 and then rounded once to bf16. The owner adds the sums of the ranks
-///   that have an expert of the token, in ascending order, and rounds once. Fewer bytes; repeatable.
+/// - sums: the sum of its experts' results in f32, which is sent in the format `sums`. The owner adds the sums of the
+///   ranks that have an expert of the token, in ascending order, and rounds once. Fewer bytes; repeatable.
 enum class RankSums : std::uint8_t {
     automatic,  // rows for invariant groups, and up to `rows_up_to` tokens
     rows,
@@ -64,7 +64,8 @@ struct ExpertGroupOptions {
     Format x = Format::bf16;
     WeightsAt weights_at = WeightsAt::combine;
     Exchange exchange = Exchange::automatic;
-    RankSums sums = RankSums::automatic;
+    RankSums combine = RankSums::automatic;
+    Format sums = Format::bf16;  // of the sums that ranks send: bf16 or f32
     Reproducibility reproducibility = Reproducibility::repeatable;
     /// Tokens of a rank that are exchanged at a time. It bounds the memory, and `max_tokens` is not limited by it.
     std::int64_t chunk = 8192;
@@ -111,7 +112,7 @@ public:
     int rank() const;
     int size() const;
     Exchange exchange() const;  // not automatic
-    RankSums sums() const;      // not automatic
+    RankSums combine() const;   // not automatic
 
     /// Throws what another rank has said since the last look: that its call was wrong, or that it did not come. `run`
     /// begins with it. After the replays of a CUDA graph it is the way to know.

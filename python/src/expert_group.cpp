@@ -98,7 +98,11 @@ constexpr std::array group_options{
                 }},
     Keyword<Of>{"weights_at", [](Of& o, nb::handle v) { o.weights_at = one_of(all_weights_at, v, "weights_at"); }},
     Keyword<Of>{"exchange", [](Of& o, nb::handle v) { o.exchange = one_of(all_exchanges, v, "exchange"); }},
-    Keyword<Of>{"sums", [](Of& o, nb::handle v) { o.sums = one_of(all_rank_sums, v, "sums"); }},
+    Keyword<Of>{"combine", [](Of& o, nb::handle v) { o.combine = one_of(all_rank_sums, v, "combine"); }},
+    Keyword<Of>{"sums",
+                [](Of& o, nb::handle v) {
+                    o.sums = format_word(v, "sums", {Format::bf16, Format::f32});
+                }},
     Keyword<Of>{"invariant",
                 [](Of& o, nb::handle v) {
                     if (flag(v, "invariant")) o.reproducibility = Reproducibility::invariant;
@@ -138,7 +142,7 @@ public:
     int rank() const { return group_->rank(); }
     int size() const { return group_->size(); }
     std::string exchange() const { return std::string(name(group_->exchange())); }
-    std::string sums() const { return std::string(name(group_->sums())); }
+    std::string combine() const { return std::string(name(group_->combine())); }
     void check() { group_->check(); }
     /// `stream`: an address.
     void decline(std::uintptr_t stream) {
@@ -207,7 +211,7 @@ void bind_expert_group(nb::module_& m) {
         .def_prop_ro("rank", &GroupOfRanks::rank)
         .def_prop_ro("size", &GroupOfRanks::size)
         .def_prop_ro("exchange", &GroupOfRanks::exchange, "collectives or addresses")
-        .def_prop_ro("sums", &GroupOfRanks::sums, "rows or sums")
+        .def_prop_ro("combine", &GroupOfRanks::combine, "rows or sums")
         .def("check", &GroupOfRanks::check, "Raises what another rank has said since the last call.")
         .def("decline", &GroupOfRanks::decline, nb::arg("stream"), "Takes part in a call without tokens.")
         .def("moe", &GroupOfRanks::moe, nb::arg("x"), nb::arg("up"), nb::arg("down"), nb::arg("layer"),

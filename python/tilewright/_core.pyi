@@ -381,7 +381,7 @@ class ExpertGroup:
         """collectives or addresses"""
 
     @property
-    def sums(self) -> str:
+    def combine(self) -> str:
         """rows or sums"""
 
     def check(self) -> None:

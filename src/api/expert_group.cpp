@@ -111,7 +111,7 @@ struct ExpertGroup::State {
     std::vector<std::int64_t> shifts_of_ranks() const;
     RankMemory memory_of_ranks(std::int64_t room) const;
     bool by_addresses() const { return sizes.exchange == Exchange::addresses; }
-    bool rows_travel() const { return sizes.sums == RankSums::rows; }
+    bool rows_travel() const { return sizes.combine == RankSums::rows; }
     bool on_gpu() const { return device.kind == DeviceId::Kind::cuda; }
 
     std::unique_ptr<Ranks> ranks;
@@ -317,7 +317,7 @@ void ExpertGroup::State::send_sums(const moe::CombineStep& of_layer, const RunOp
     partial.skips = true;
     partial.out = by_addresses() ? layout.sums : layout.sent;
     if (by_addresses()) {  // this rank's part of each owner's memory
-        partial.out.data = at(layout.sums.data, ranks->rank() * sizes.room * sizes.hidden * 2);
+        partial.out.data = at(layout.sums.data, ranks->rank() * sizes.room * sizes.result_bytes());
         partial.out_ranks = memory_of_ranks(sizes.room);
     }
     run_step(partial, device, how);
@@ -358,7 +358,7 @@ void ExpertGroup::State::send_rows(const LocalLayer& local, const RunOptions& ho
 
 void ExpertGroup::State::return_results(const RunOptions& how) {
     const std::int64_t rows = rows_travel() ? sizes.room * sizes.choices : sizes.room;
-    ranks->all_to_all(layout.sent_at, layout.received_at, rows * sizes.hidden * 2, how.stream);
+    ranks->all_to_all(layout.sent_at, layout.received_at, rows * sizes.result_bytes(), how.stream);
 }
 
 void ExpertGroup::State::take_part_wrongly(const RunOptions& how) {
@@ -381,7 +381,7 @@ ExpertGroup::~ExpertGroup() = default;
 int ExpertGroup::rank() const { return state_->ranks->rank(); }
 int ExpertGroup::size() const { return state_->ranks->size(); }
 Exchange ExpertGroup::exchange() const { return state_->sizes.exchange; }
-RankSums ExpertGroup::sums() const { return state_->sizes.sums; }
+RankSums ExpertGroup::combine() const { return state_->sizes.combine; }
 
 /// Throws what another rank has said since the last look.
 void ExpertGroup::State::look_at_report() {

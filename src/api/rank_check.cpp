@@ -72,9 +72,9 @@ void check_places(const ExpertGroupOptions& options, int ranks, OptionFindings& 
 
 /// The numbers that ranks compare, in one order.
 struct Agreed {
-    static constexpr std::array names{"max_tokens", "hidden",      "experts",         "choices", "shared",
-                                      "per_rank",   "activations", "round_up",        "x",       "weights_at",
-                                      "exchange",   "sums",        "reproducibility", "chunk",   "places"};
+    static constexpr std::array names{"max_tokens",  "hidden",          "experts", "choices",    "shared",   "per_rank",
+                                      "activations", "round_up",        "x",       "weights_at", "exchange", "combine",
+                                      "sums",        "reproducibility", "chunk",   "places"};
     std::array<std::int64_t, names.size()> numbers{};
     std::int64_t is_wrong = 0;  // on its own
 };
@@ -97,8 +97,8 @@ Agreed agreed_of(const ExpertGroupOptions& options) {
     return {.numbers = {options.max_tokens, options.hidden, options.experts, options.choices, options.shared,
                         options.per_rank, code, options.round_up ? 1 : 0, static_cast<std::int64_t>(options.x),
                         static_cast<std::int64_t>(options.weights_at), static_cast<std::int64_t>(options.exchange),
-                        static_cast<std::int64_t>(options.sums), static_cast<std::int64_t>(options.reproducibility),
-                        options.chunk, digest_of(options.places)}};
+                        static_cast<std::int64_t>(options.combine), static_cast<std::int64_t>(options.sums),
+                        static_cast<std::int64_t>(options.reproducibility), options.chunk, digest_of(options.places)}};
 }
 
 /// A number of `Agreed` in words.
@@ -109,10 +109,10 @@ std::string shown(std::size_t index, std::int64_t number) {
                                   static_cast<Format>(number & 0xFF)});
     }
     if (field == "round_up") return number != 0 ? "true" : "false";
-    if (field == "x") return std::string(name(static_cast<Format>(number)));
+    if (field == "x" || field == "sums") return std::string(name(static_cast<Format>(number)));
     if (field == "weights_at") return std::string(name(static_cast<WeightsAt>(number)));
     if (field == "exchange") return std::string(name(static_cast<Exchange>(number)));
-    if (field == "sums") return std::string(name(static_cast<RankSums>(number)));
+    if (field == "combine") return std::string(name(static_cast<RankSums>(number)));
     if (field == "reproducibility") return number != 0 ? "another one" : "repeatable";
     if (field == "places") return "a table";
     return decimal(number);
@@ -136,6 +136,9 @@ std::vector<Finding> check(const ExpertGroupOptions& options, int ranks) {
     if (!(options.seconds > 0 && options.seconds <= most_seconds)) {
         findings.add("seconds", std::to_string(options.seconds), "more than 0, and at most 1e9");
     }
+    if (options.sums != Format::bf16 && options.sums != Format::f32) {
+        findings.add("sums", std::string(name(options.sums)), "bf16 or f32");
+    }
     if (!findings.empty()) return findings.take();
     if (std::int64_t{options.choices} + options.shared == 0) {
         findings.add("choices", 0, "one or more choices, or shared experts");
@@ -149,9 +152,10 @@ std::vector<Finding> check(const ExpertGroupOptions& options, int ranks) {
         return findings.take();
     }
     check_places(options, ranks, findings);
-    if (options.sums == RankSums::sums && options.reproducibility == Reproducibility::invariant) {
+    if (options.combine == RankSums::sums && options.reproducibility == Reproducibility::invariant) {
         std::vector<Finding> found = findings.take();
-        found.push_back({"sums", "sums", "rows for an invariant group", "sums of ranks depend on where experts are"});
+        found.push_back(
+            {"combine", "sums", "rows for an invariant group", "sums of ranks depend on where experts are"});
         return found;
     }
     return findings.take();
@@ -242,9 +246,9 @@ std::vector<Finding> check_against(const Moe& layer, const ExpertGroupOptions& o
     if (options.reproducibility == Reproducibility::invariant && layer.reproducibility != Reproducibility::invariant) {
         add("reproducibility", "repeatable", "invariant, as the group has");
     }
-    if (layer.reproducibility == Reproducibility::invariant && sizes.sums == RankSums::sums) {
+    if (layer.reproducibility == Reproducibility::invariant && sizes.combine == RankSums::sums) {
         add("reproducibility", "invariant", "repeatable, because the group sends sums",
-            "make a group with sums = rows");
+            "make a group with combine = rows");
     }
     return findings;
 }

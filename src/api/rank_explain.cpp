@@ -21,7 +21,6 @@ namespace {
 
 constexpr std::int64_t choice_bytes = 8;  // the number of an expert and its weight
 constexpr std::int64_t place_bytes = 4;
-constexpr std::int64_t result_bytes = 2;  // bf16
 
 class ExplainedRound {
 public:
@@ -54,11 +53,11 @@ public:
 
 private:
     bool by_addresses() const { return sizes_.exchange == Exchange::addresses; }
-    bool rows_travel() const { return sizes_.sums == RankSums::rows; }
+    bool rows_travel() const { return sizes_.combine == RankSums::rows; }
     std::string all_ranks() const { return std::to_string(sizes_.ranks) + " ranks"; }
     /// The choices of this rank's tokens. As many rows are expected here.
     std::int64_t choices() const { return sizes_.room * sizes_.choices; }
-    std::int64_t row_bytes() const { return sizes_.hidden * result_bytes; }
+    std::int64_t row_bytes() const { return sizes_.hidden * bits(Format::bf16) / 8; }
     /// Bytes of something that a rank has of each token, for the tokens that choose one of its experts.
     std::int64_t of_chosen(std::int64_t bytes_of_token, double ranks) const {
         return std::llround(static_cast<double>(sizes_.room * bytes_of_token) * ranks);
@@ -194,11 +193,12 @@ private:
 
     /// With addresses a rank writes its sums where their owners sum them.
     void add_sums() {
-        const std::int64_t sums = of_chosen(row_bytes(), ranks_of_token_);
+        const std::int64_t sums = of_chosen(sizes_.result_bytes(), ranks_of_token_);
         explained_.add_copy({.name = "sums",
-                             .what = std::to_string(choices()) + " rows, per token of " + all_ranks(),
+                             .what = std::to_string(choices()) + " rows, per token of " + all_ranks() + ", as " +
+                                     std::string(name(sizes_.sums)),
                              .bytes = choices() * row_bytes() + sizes_.ranks * choices() * choice_bytes + sums,
-                             .link_bytes = by_addresses() ? of_others(row_bytes()) : 0});
+                             .link_bytes = by_addresses() ? of_others(sizes_.result_bytes()) : 0});
         const std::int64_t known = choices() * place_bytes + sizes_.room * sizes_.ranks * place_bytes;
         if (by_addresses()) {
             add_barrier({.name = "barrier",
@@ -206,7 +206,7 @@ private:
                          .bytes = known,
                          .launches = launches_before(last_sum())});
         } else {
-            const std::int64_t of_a_rank = sizes_.room * row_bytes();
+            const std::int64_t of_a_rank = sizes_.room * sizes_.result_bytes();
             add_collective({.name = "all-to-all",
                             .what = "sums of " + all_ranks(),
                             .bytes = 2 * sizes_.ranks * of_a_rank,

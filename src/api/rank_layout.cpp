@@ -39,12 +39,13 @@ GroupSizes::GroupSizes(const ExpertGroupOptions& options, int of_ranks, Exchange
       per_rank(experts_of_a_rank(options, of_ranks)),
       hidden(options.hidden),
       exchange(by),
+      combine(options.combine),
       sums(options.sums),
       tokens(travels_quantized(options) ? options.activations
                                         : OperandRecipe{.values = options.x, .granularity = Granularity::none}) {
-    if (sums != RankSums::automatic) return;
+    if (combine != RankSums::automatic) return;
     const bool few = options.max_tokens <= rows_up_to;
-    sums = few || options.reproducibility == Reproducibility::invariant ? RankSums::rows : RankSums::sums;
+    combine = few || options.reproducibility == Reproducibility::invariant ? RankSums::rows : RankSums::sums;
 }
 
 RankLayout::RankLayout(const GroupSizes& sizes, void* memory, const DeviceId& device) {
@@ -58,22 +59,22 @@ RankLayout::RankLayout(const GroupSizes& sizes, void* memory, const DeviceId& de
     weights = arena.tensor(Format::f32, choices);
     tokens = tokens_in(arena, sizes.tokens, {sizes.room, sizes.hidden});
     announced_bytes = arena.position() - announced_at;
-    const bool rows_travel = sizes.sums == RankSums::rows;
+    const bool rows_travel = sizes.combine == RankSums::rows;
     const Dims of_tokens{sizes.all_tokens(), sizes.hidden}, of_rows{sizes.all_rows(), sizes.hidden};
     if (by_addresses) {
         if (rows_travel) {
             rows = arena.tensor(Format::i32, {sizes.room, sizes.choices});
             y = arena.tensor(Format::bf16, of_rows);
         } else {
-            sums = arena.tensor(Format::bf16, of_tokens);
+            sums = arena.tensor(sizes.result(), of_tokens);
         }
     } else {
         gathered_at = arena.position();
         arena.take(announced_bytes * sizes.ranks);
         sent_at = arena.position();
-        sent = arena.tensor(Format::bf16, rows_travel ? of_rows : of_tokens);
+        sent = arena.tensor(sizes.result(), rows_travel ? of_rows : of_tokens);
         received_at = arena.position();
-        received = arena.tensor(Format::bf16, sent.shape);
+        received = arena.tensor(sizes.result(), sent.shape);
     }
     bytes = arena.bytes();
 }

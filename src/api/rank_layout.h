@@ -22,12 +22,16 @@ struct GroupSizes {
     std::int64_t per_rank = 0;  // experts, with shared ones
     std::int64_t hidden = 0;
     Exchange exchange = Exchange::collectives;
-    RankSums sums = RankSums::sums;
+    RankSums combine = RankSums::sums;
+    Format sums = Format::bf16;
     /// How tokens travel: quantized, or as they are.
     OperandRecipe tokens{};
 
     std::int64_t all_tokens() const { return ranks * room; }
     std::int64_t all_rows() const { return ranks * room * choices; }
+    /// The format of a result that travels.
+    Format result() const { return combine == RankSums::rows ? Format::bf16 : sums; }
+    std::int64_t result_bytes() const { return hidden * bits(result()) / 8; }
 };
 
 /// With shared ones.
@@ -51,8 +55,8 @@ struct RankLayout {
     // `received`.
     Tensor rows{};      // int32 [room, choices]
     Tensor y{};         // bf16 [all rows, hidden]
-    Tensor sums{};      // bf16 [ranks * room, hidden]
-    Tensor sent{};      // bf16 [ranks * room, hidden], or [all rows, hidden]
+    Tensor sums{};      // bf16 or f32 [ranks * room, hidden]
+    Tensor sent{};      // sums, or bf16 [all rows, hidden]
     Tensor received{};  // as sent
 
     // In bytes from the beginning.

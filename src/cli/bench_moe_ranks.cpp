@@ -29,7 +29,7 @@ using nlohmann::ordered_json;
 struct RankTimes {
     double one = 0;  // seconds
     double all = 0;
-    RankSums sums = RankSums::rows;
+    std::string sent{};
 };
 
 const output::Table& rank_table() {
@@ -37,8 +37,14 @@ const output::Table& rank_table() {
                                         {.title = "one rank", .right = true, .width = 8},
                                         {.title = "all ranks", .right = true, .width = 9},
                                         {.title = "all / one", .right = true, .width = 9},
-                                        {.title = "sent", .width = 4}});
+                                        {.title = "sent", .width = 8}});
     return columns;
+}
+
+/// The results that a rank sends.
+std::string sent_text(const GroupSizes& sizes) {
+    const bool usual = sizes.combine == RankSums::rows || sizes.sums == Format::bf16;
+    return std::string(name(sizes.combine)) + (usual ? "" : " " + std::string(name(sizes.sums)));
 }
 
 /// The whole layer, with the tokens of all ranks.
@@ -95,7 +101,7 @@ RankTimes time_ranks(const RankBench& arguments, std::int64_t tokens, const meas
     if (std::vector<Finding> found = validate(whole->layer()); !found.empty()) throw Error(std::move(found));
     choose_experts(*whole, arguments.skewed);
     RankTimes times{.one = time_one_rank(*whole, arguments.repeats, gpu),
-                    .sums = GroupSizes(options, ranks, options.exchange).sums};
+                    .sent = sent_text(GroupSizes(options, ranks, options.exchange))};
     verify::SharedLayer shared(*whole, options, verify::even_split(ranks * tokens, ranks));
     const verify::RankedRun how{
         .times = arguments.repeats + 1, .on_gpu = gpu != nullptr, .threads = std::max(usable_cores() / ranks, 1)};
@@ -123,7 +129,7 @@ ordered_json record_of(const RankBench& arguments, std::int64_t tokens, const Ra
          {"unit", layer.unit},
          {"recipe", layer.recipe},
          {"exchange", arguments.ranks.exchange},
-         {"sent", name(times.sums)},
+         {"sent", times.sent},
          {"us", times.all * 1e6},
          {"one_rank_us", times.one * 1e6},
          {"calls", arguments.repeats},
@@ -157,10 +163,9 @@ void bench_moe_over_ranks(const RankBench& arguments) {
             output::print("{}", text);
             continue;
         }
-        output::print(
-            "{}", rank_table().line({std::to_string(tokens), output::format_duration(times.one),
-                                     output::format_duration(times.all), fmt::format("{:.2f}", times.all / times.one),
-                                     std::string(name(times.sums))}));
+        output::print("{}", rank_table().line({std::to_string(tokens), output::format_duration(times.one),
+                                               output::format_duration(times.all),
+                                               fmt::format("{:.2f}", times.all / times.one), times.sent}));
         if (!arguments.json_path.empty()) output::append_text(arguments.json_path, text);
     }
 }

@@ -89,12 +89,16 @@ void add_moe_rank_options(CLI::App& command, RankArguments& arguments, int most,
         ->needs(ranks)
         ->capture_default_str();
     command
-        .add_option("--sums", arguments.sums,
+        .add_option("--combine", arguments.combine,
                     fmt::format("What a rank returns for a token: rows, sums; default: rows up to {} tokens or with "
                                 "--invariant",
                                 rows_up_to))
-        ->check(one_of("form of sums", {"rows", "sums"}))
+        ->check(one_of("form of results", {"rows", "sums"}))
         ->needs(ranks);
+    command.add_option("--sums", arguments.sums, "The format of the sums that a rank returns: bf16, f32")
+        ->check(one_of("format of sums", {"bf16", "f32"}))
+        ->needs(ranks)
+        ->capture_default_str();
 }
 
 MoeArguments of_each_rank(const MoeArguments& arguments, int ranks) {
@@ -119,7 +123,8 @@ ExpertGroupOptions group_of(const MoeArguments& arguments, const RankArguments& 
             .x = layer.x.format,
             .weights_at = layer.weights_at,
             .exchange = named(all_exchanges, ranks.exchange),
-            .sums = ranks.sums.empty() ? RankSums::automatic : named(all_rank_sums, ranks.sums),
+            .combine = ranks.combine.empty() ? RankSums::automatic : named(all_rank_sums, ranks.combine),
+            .sums = parse_format(ranks.sums).value(),
             .reproducibility = layer.reproducibility};
 }
 

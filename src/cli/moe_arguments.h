@@ -26,7 +26,8 @@ struct MoeArguments {
 struct RankArguments {
     int ranks = 0;  // 0: one GPU
     std::string exchange = "addresses";
-    std::string sums;  // empty: the group chooses
+    std::string combine;  // empty: the group chooses
+    std::string sums = "bf16";
 };
 
 void add_moe_size_options(CLI::App& command, MoeArguments& arguments);

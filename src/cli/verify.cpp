@@ -331,7 +331,8 @@ void add_verify_moe(CLI::App& verify) {
         "GPU's "
         "bytes are\ncompared with the CPU's bit_exact ones. With --ranks a case is a layer of tokens with invariant "
         "products, whose results\nare sent as rows, by addresses and by collectives. It must have the bytes of "
-        "one rank. Exit code 1 when a case\nfails.\n\nExample:\n  tilewright verify moe --quick\n  tilewright verify "
+        "one rank. Another layer sends sums\nin bf16 and in f32. It must have the bytes of their definition. Exit code "
+        "1 when a case\nfails.\n\nExample:\n  tilewright verify moe --quick\n  tilewright verify "
         "moe --filter '1x128:.*' --backend hopper\n  tilewright verify moe --ranks 4");
     const auto arguments = std::make_shared<VerifyArguments>();
     arguments->layers = true;

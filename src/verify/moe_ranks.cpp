@@ -11,6 +11,7 @@
 #include "api/moe_steps.h"
 #include "cuda/runtime.h"
 #include "verify/moe_gpu_case.h"
+#include "verify/ranked_sums.h"
 #include "verify/shared_layer.h"
 
 namespace tilewright::verify {
@@ -44,18 +45,25 @@ struct RankedCase {
     MoeSpec spec{};
     int ranks = 1;
     Exchange exchange = Exchange::collectives;
+    RankSums combine = RankSums::rows;
 
-    std::string text() const { return fmt::format("{}, {} ranks by {}", describe(spec), ranks, name(exchange)); }
+    std::string text() const {
+        return fmt::format("{}, {} ranks by {}, {}", describe(spec), ranks, name(exchange), name(combine));
+    }
+    std::vector<std::int64_t> split() const { return random_split(spec.tokens, ranks, spec.seed); }
 };
 
-void compare_with_one_rank(const RankedCase& test, MoeCase& whole, const VerifySettings& settings, RowResult& row) {
-    const std::vector<std::byte> wanted = bits_of_one_rank(whole, settings);
-    ExpertGroupOptions options = options_of(whole);
-    options.exchange = test.exchange;
-    options.sums = RankSums::rows;
+RankedRun run_of(const VerifySettings& settings) {
+    return {.on_gpu = settings.gpu != nullptr, .planned_for = settings.device};
+}
+
+/// `whose`: the bytes that are wanted.
+void compare(const RankedCase& test, const ExpertGroupOptions& options, MoeCase& whole,
+             const std::vector<std::byte>& wanted, const std::string& whose, const VerifySettings& settings,
+             RowResult& row) {
     whole.reset_output();
-    SharedLayer shared(whole, options, random_split(test.spec.tokens, test.ranks, test.spec.seed));
-    const RankedResult result = shared.run({.on_gpu = settings.gpu != nullptr, .planned_for = settings.device});
+    SharedLayer shared(whole, options, test.split());
+    const RankedResult result = shared.run(run_of(settings));
     ++row.cases;
     row.seconds = std::accumulate(result.seconds.begin(), result.seconds.end(), row.seconds);
     if (!result.errors.empty()) return row.add_failure(fmt::format("{}: {}", test.text(), result.errors));
@@ -63,7 +71,30 @@ void compare_with_one_rank(const RankedCase& test, MoeCase& whole, const VerifyS
     const auto differing = std::mismatch(wanted.begin(), wanted.end(), found.begin(), found.end());
     if (differing.first == wanted.end()) return;
     row.add_failure(
-        fmt::format("{}: byte {} of out is not that of one rank", test.text(), differing.first - wanted.begin()));
+        fmt::format("{}: byte {} of out is not that of {}", test.text(), differing.first - wanted.begin(), whose));
+}
+
+void compare(const RankedCase& test, MoeCase& whole, const VerifySettings& settings, RowResult& row) {
+    ExpertGroupOptions options = options_of(whole);
+    options.exchange = test.exchange;
+    options.combine = test.combine;
+    if (test.combine == RankSums::rows) {
+        return compare(test, options, whole, bits_of_one_rank(whole, settings), "one rank", settings, row);
+    }
+    const std::vector<std::vector<float>> sums = sums_of_ranks(whole, options, test.split(), run_of(settings));
+    for (const Format format : {Format::bf16, Format::f32}) {
+        options.sums = format;
+        compare(test, options, whole, result_of_sums(whole, options, sums),
+                fmt::format("the ranks' {} sums", name(format)), settings, row);
+    }
+}
+
+/// Sums are of products that are not invariant, and of a rank's routed experts.
+MoeSpec without_shared(MoeSpec spec) {
+    spec.experts -= spec.shared;
+    spec.shared = 0;
+    spec.reproducibility = Reproducibility::repeatable;
+    return spec;
 }
 
 void run_case(const RankedCase& test, const VerifySettings& settings, RowResult& row) {
@@ -71,13 +102,22 @@ void run_case(const RankedCase& test, const VerifySettings& settings, RowResult&
     keep_to_routed_experts(*whole);
     const bool cpu_only = !validate(as_on_gpu(whole->layer()), Backend::hopper, Check::shapes).empty();
     if (settings.gpu != nullptr) {
-        if (!cpu_only) compare_with_one_rank(test, *whole, settings, row);
+        if (!cpu_only) compare(test, *whole, settings, row);
         return;
     }
     for (const Arithmetic arithmetic : settings.arithmetics) {
         whole->layer().arithmetic = arithmetic;
-        row.cpu_only += cpu_only ? 1 : 0;
-        compare_with_one_rank(test, *whole, settings, row);
+        const std::int64_t earlier = row.cases;
+        compare(test, *whole, settings, row);
+        row.cpu_only += cpu_only ? row.cases - earlier : 0;
+    }
+}
+
+void run_case_safely(const RankedCase& test, const VerifySettings& settings, RowResult& row) {
+    try {
+        run_case(test, settings, row);
+    } catch (const std::exception& error) {
+        row.add_failure(fmt::format("{}: {}", test.text(), error.what()));
     }
 }
 
@@ -109,12 +149,10 @@ RowResult run_ranked_moe(const MoeFamily& family, int ranks, const VerifySetting
     RowResult row;
     for (const MoeSpec& spec : ranked_cases_of(family, ranks, settings.quick)) {
         for (const Exchange exchange : {Exchange::addresses, Exchange::collectives}) {
-            const RankedCase test{.spec = spec, .ranks = ranks, .exchange = exchange};
-            try {
-                run_case(test, settings, row);
-            } catch (const std::exception& error) {
-                row.add_failure(fmt::format("{}: {}", test.text(), error.what()));
-            }
+            run_case_safely({.spec = spec, .ranks = ranks, .exchange = exchange}, settings, row);
+            run_case_safely(
+                {.spec = without_shared(spec), .ranks = ranks, .exchange = exchange, .combine = RankSums::sums},
+                settings, row);
         }
         progress();
     }

@@ -218,7 +218,7 @@ std::string SharedLayer::load_kernels(const RankedRun& how) const {
     std::string errors;
     for (const std::int64_t tokens : {tokens_.back(), std::min(tokens_.back(), options_.max_tokens)}) {
         one.max_tokens = std::max<std::int64_t>(tokens, 1);
-        one.sums = GroupSizes(options_, ranks(), Exchange::addresses).sums;  // as all ranks choose it
+        one.combine = GroupSizes(options_, ranks(), Exchange::addresses).combine;  // as all ranks choose it
         errors += SharedLayer(whole_, one, {0, tokens}).run_calls(once, true).errors;
     }
     if (options_.exchange == Exchange::collectives || !errors.empty()) return errors;

@@ -62,11 +62,12 @@ TEST(ExpertGroupErrors, OptionsAreCheckedOneByOne) {
                         o.places = {{0}, {1}, {2}, {1}};
                     }),
                     "places: got 1; expected each place once"));
+    EXPECT_EQ(message([](auto& o) { o.sums = Format::f16; }), "sums: got f16; expected bf16 or f32.");
     EXPECT_TRUE(has(message([](auto& o) {
-                        o.sums = RankSums::sums;
+                        o.combine = RankSums::sums;
                         o.reproducibility = Reproducibility::invariant;
                     }),
-                    "sums: got sums; expected rows"));
+                    "combine: got sums; expected rows"));
 }
 
 TEST(ExpertGroupErrors, RanksThatDifferSaySo) {
@@ -87,6 +88,11 @@ TEST(ExpertGroupErrors, RanksThatDifferSaySo) {
     EXPECT_TRUE(has(recipe[2], "activations: got ")) << recipe[2];
     const std::vector<std::string> places = errors([](auto& o) { o.places = {{5}, {1}, {2}, {3}, {4}, {0}}; });
     EXPECT_TRUE(has(places[0], "places: got a table; expected the one of rank 1.")) << places[0];
+    const std::vector<std::string> sums = errors([](auto& o) { o.sums = Format::f32; });
+    EXPECT_TRUE(has(sums[0], "sums: got bf16; expected f32, as rank 1 has.")) << sums[0];
+    EXPECT_TRUE(has(sums[1], "sums: got f32; expected bf16, as rank 0 has.")) << sums[1];
+    const std::vector<std::string> combine = errors([](auto& o) { o.combine = RankSums::sums; });
+    EXPECT_TRUE(has(combine[2], "combine: got automatic; expected sums, as rank 1 has.")) << combine[2];
     const std::vector<std::string> wrong = errors([](auto& o) { o.hidden = 0; });
     EXPECT_TRUE(has(wrong[0], "rank 1 are wrong")) << wrong[0];
     EXPECT_TRUE(has(wrong[1], "hidden: got 0;")) << wrong[1];
@@ -98,7 +104,7 @@ void expect_wrong_call(Exchange exchange, RankSums sums) {
     ExpertGroupOptions options = options_of(whole);
     options.max_tokens = 4;
     options.exchange = exchange;
-    options.sums = sums;
+    options.combine = sums;
     options.per_rank = 2;
     const SharedLayer layers(whole, options, {0, 3, 6, 8});
     std::vector<std::vector<std::string>> said(3);

@@ -1,5 +1,5 @@
 // A layer that ranks share has the bits of one rank, or a sum of ranks within its bound. Ranks are threads.
-#include "verify/shared_layer.h"
+#include "verify/ranked_sums.h"
 
 #include <gtest/gtest.h>
 
@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "check/limits.h"
 #include "formats/element.h"
 
 namespace tilewright {
@@ -18,7 +19,9 @@ using check::MoeSpec;
 using verify::keep_to_routed_experts;
 using verify::options_of;
 using verify::random_split;
+using verify::result_of_sums;
 using verify::SharedLayer;
+using verify::sums_of_ranks;
 
 constexpr std::array rank_counts{1, 2, 3, 4, 8};
 
@@ -35,7 +38,7 @@ MoeSpec small(const Recipe& recipe, std::uint64_t seed) {
 
 void expect_bits_of_one_rank(const MoeSpec& spec, ExpertGroupOptions options, MoeCase& whole, int ranks) {
     SCOPED_TRACE(describe(spec) + ", ranks " + std::to_string(ranks) + ", " + std::string(name(options.exchange)));
-    options.sums = RankSums::rows;
+    options.combine = RankSums::rows;
     whole.reset_output();
     run(whole.layer(), {.threads = 1});
     const std::vector<std::byte> wanted = whole.output();
@@ -152,7 +155,7 @@ TEST(ExpertGroup, CallsOneAfterAnotherDoNotDisturbEachOther) {
             MoeCase whole(spec);
             ExpertGroupOptions options = options_of(whole);
             options.exchange = exchange;
-            options.sums = sums;
+            options.combine = sums;
             SharedLayer shared(whole, options, random_split(spec.tokens, 4, 3));
             ASSERT_EQ(shared.run(), "");
             const std::vector<std::byte> once = whole.output();
@@ -183,41 +186,138 @@ std::vector<float> numbers_of(const Moe& layer) {
     return numbers;
 }
 
-/// Each rank's sum of a token is rounded once to bf16, and the sum of ranks in f32 to out. docs/numerics.md.
-void expect_sums(const MoeSpec& spec, ExpertGroupOptions options, int ranks) {
-    SCOPED_TRACE(describe(spec) + ", ranks " + std::to_string(ranks) + ", " + std::string(name(options.exchange)));
-    options.sums = RankSums::sums;
+/// The layers of a test of sums: every number of ranks, exchange, format of sums and place of weights.
+template <class Expect>
+void for_each_layer_of_sums(std::uint64_t seed, const Expect& expect) {
+    for (const int ranks : rank_counts) {
+        for (const Exchange exchange : {Exchange::collectives, Exchange::addresses}) {
+            for (const Format sums : {Format::bf16, Format::f32}) {
+                for (const WeightsAt place : all_weights_at) {
+                    ++seed;
+                    MoeSpec spec = small(recipe_named(seed % 2 == 0 ? "1x128:128x128" : "bf16:bf16"), seed);
+                    spec.weights_at = place;
+                    spec.with_addend = seed % 3 == 0;
+                    spec.out = std::array{Format::bf16, Format::f32, Format::f16}[seed / 2 % 3];
+                    MoeCase whole(spec);
+                    ExpertGroupOptions options = options_of(whole);
+                    options.exchange = exchange;
+                    options.combine = RankSums::sums;
+                    options.sums = sums;
+                    SCOPED_TRACE(describe(spec) + ", ranks " + std::to_string(ranks) + ", " +
+                                 std::string(name(exchange)) + ", sums in " + std::string(name(sums)));
+                    expect(whole, options, ranks);
+                }
+            }
+        }
+    }
+}
+
+TEST(ExpertGroup, SumsOfRanksHaveTheBitsOfTheirDefinition) {
+    for_each_layer_of_sums(300, [](MoeCase& whole, const ExpertGroupOptions& options, int ranks) {
+        const std::vector<std::int64_t> split = random_split(whole.spec().tokens, ranks, whole.spec().seed);
+        const std::vector<std::byte> wanted =
+            result_of_sums(whole, options, sums_of_ranks(whole, options, split, verify::RankedRun{}));
+        whole.reset_output();
+        ASSERT_EQ(SharedLayer(whole, options, split).run(), "");
+        EXPECT_TRUE(whole.output() == wanted);
+    });
+}
+
+/// For each number of the result: the magnitudes of what is added for it.
+std::vector<double> magnitudes_of(const MoeSpec& spec) {
+    MoeCase whole(spec);
+    Moe& layer = whole.layer();
+    std::vector<double> sizes(static_cast<std::size_t>(spec.tokens * spec.hidden), 0);
+    for (std::size_t i = 0; i < whole.addend().size(); ++i) sizes[i] = std::abs(double{whole.addend()[i]});
+    std::vector<float> term(sizes.size());
+    layer.addend = {};
+    layer.out = row_major(term.data(), Format::f32, layer.out.shape);
+    auto* const ids = static_cast<std::int32_t*>(layer.routing.experts.data);
+    const std::vector<std::int32_t> given(ids, ids + spec.tokens * spec.choices);
+    for (std::int64_t kept = 0; kept < spec.choices; ++kept) {
+        for (std::size_t i = 0; i < given.size(); ++i) {
+            ids[i] = static_cast<std::int64_t>(i) % spec.choices == kept ? given[i] : -1;
+        }
+        run(layer, {.threads = 1});
+        for (std::size_t i = 0; i < sizes.size(); ++i) sizes[i] += std::abs(double{term[i]});
+    }
+    return sizes;
+}
+
+double unit_roundoff(Format format) {
+    return std::ldexp(1, format == Format::f32 ? -24 : format == Format::f16 ? -11 : -8);
+}
+
+/// docs/numerics.md, "Layers over ranks".
+TEST(ExpertGroup, SumsOfRanksAreWithinTheirBound) {
+    for_each_layer_of_sums(200, [](MoeCase& whole, const ExpertGroupOptions& options, int ranks) {
+        const MoeSpec& spec = whole.spec();
+        run(whole.layer(), {.threads = 1});
+        const std::vector<float> wanted = numbers_of(whole.layer());
+        whole.reset_output();
+        ASSERT_EQ(SharedLayer(whole, options, random_split(spec.tokens, ranks, spec.seed)).run(), "");
+        const std::vector<float> found = numbers_of(whole.layer());
+        const std::vector<double> sizes = magnitudes_of(spec);
+        const double u_out = unit_roundoff(spec.out);
+        double size = 0;
+        for (std::size_t i = 0; i < wanted.size(); ++i) {
+            const double ours = found[i], one = wanted[i];
+            const double bound = (unit_roundoff(options.sums) + std::ldexp(8, -24)) * sizes[i] +
+                                 u_out * (std::abs(ours) + std::abs(one)) + check::smallest_number(spec.out);
+            ASSERT_LE(std::abs(ours - one), bound) << i;
+            size += std::abs(one);
+        }
+        EXPECT_GT(size, 0);
+    });
+}
+
+/// If rounded sums were as near, the bound above would judge nothing.
+TEST(ExpertGroup, SumsInF32AreNearerThanRoundedOnes) {
+    MoeSpec spec = small(recipe_named("1x128:128x128"), 401);
+    spec.out = Format::f32;
     MoeCase whole(spec);
     run(whole.layer(), {.threads = 1});
     const std::vector<float> wanted = numbers_of(whole.layer());
-    whole.reset_output();
-    SharedLayer shared(whole, options, random_split(spec.tokens, ranks, spec.seed));
-    ASSERT_EQ(shared.run(), "");
-    const std::vector<float> found = numbers_of(whole.layer());
-    double error = 0, size = 0;
-    for (std::size_t i = 0; i < wanted.size(); ++i) {
-        error += std::pow(static_cast<double>(found[i]) - static_cast<double>(wanted[i]), 2);
-        size += std::pow(static_cast<double>(wanted[i]), 2);
+    ExpertGroupOptions options = options_of(whole);
+    options.combine = RankSums::sums;
+    std::array<double, 2> errors{};
+    for (const Format sums : {Format::bf16, Format::f32}) {
+        options.sums = sums;
+        whole.reset_output();
+        ASSERT_EQ(SharedLayer(whole, options, random_split(spec.tokens, 4, 1)).run(), "");
+        const std::vector<float> found = numbers_of(whole.layer());
+        for (std::size_t i = 0; i < wanted.size(); ++i) {
+            double& worst = errors[sums == Format::f32 ? 1 : 0];
+            worst = std::max(worst, std::abs(double{found[i]} - double{wanted[i]}));
+        }
     }
-    // Roundings to bf16 are 2^-9 of a number, and those of ranks are independent.
-    EXPECT_LE(std::sqrt(error), std::sqrt(size) * std::ldexp(2, -9));
-    EXPECT_GT(size, 0);
+    EXPECT_GT(errors[0], 1000 * errors[1]);
 }
 
-TEST(ExpertGroup, SumsOfRanksAreWithinTheirBound) {
-    std::uint64_t seed = 200;
-    for (const int ranks : rank_counts) {
-        for (const Exchange exchange : {Exchange::collectives, Exchange::addresses}) {
-            for (const WeightsAt place : all_weights_at) {
-                ++seed;
-                MoeSpec spec = small(recipe_named(seed % 2 == 0 ? "1x128:128x128" : "bf16:bf16"), seed);
-                spec.weights_at = place;
-                spec.with_addend = seed % 3 == 0;
-                ExpertGroupOptions options = options_of(MoeCase(spec));
-                options.exchange = exchange;
-                expect_sums(spec, options, ranks);
-            }
+TEST(ExpertGroup, SumsWithSharedExpertsAreNearOneRank) {
+    for (const Exchange exchange : {Exchange::collectives, Exchange::addresses}) {
+        MoeSpec spec = small(recipe_named("row:row"), 402);
+        spec.out = Format::f32;
+        spec.shared = 2;
+        spec.experts += spec.shared;
+        MoeCase whole(spec);
+        keep_to_routed_experts(whole);
+        ExpertGroupOptions options = options_of(whole);
+        options.exchange = exchange;
+        options.combine = RankSums::sums;
+        options.sums = Format::f32;
+        run(whole.layer(), {.threads = 1});
+        const std::vector<float> wanted = numbers_of(whole.layer());
+        whole.reset_output();
+        ASSERT_EQ(SharedLayer(whole, options, random_split(spec.tokens, 3, 2)).run(), "");
+        const std::vector<float> found = numbers_of(whole.layer());
+        double error = 0, size = 0;
+        for (std::size_t i = 0; i < wanted.size(); ++i) {
+            error += std::pow(double{found[i]} - double{wanted[i]}, 2);
+            size += std::pow(double{wanted[i]}, 2);
         }
+        EXPECT_GT(size, 0);
+        EXPECT_LE(std::sqrt(error), std::sqrt(size) * std::ldexp(8, -24));
     }
 }
 

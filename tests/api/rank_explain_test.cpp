@@ -100,7 +100,7 @@ TEST(RankExplain, StepsAreInTheOrderOfTheirRun) {
     };
     for (const Row& row : rows) {
         RankedLayer layer(spec_of());
-        layer.options.sums = row.sums;
+        layer.options.combine = row.sums;
         EXPECT_EQ(names_of(layer.explain(2, row.has_addresses)), row.names);
     }
 }
@@ -144,7 +144,7 @@ TEST(RankExplain, AsManyBytesTravelAsAreNeeded) {
             };
             const double of_a_row = 2.0 * static_cast<double>(hidden);
             const auto expect = [&](bool has_addresses, RankSums sums, double bytes) {
-                layer.options.sums = sums;
+                layer.options.combine = sums;
                 EXPECT_NEAR(static_cast<double>(link_bytes_of(layer.explain(ranks, has_addresses))), bytes, 2)
                     << has_addresses << name(sums);
             };
@@ -159,12 +159,40 @@ TEST(RankExplain, AsManyBytesTravelAsAreNeeded) {
     }
 }
 
+TEST(RankExplain, SumsInF32AreTwiceTheBytes) {
+    for (const bool has_addresses : {false, true}) {
+        RankedLayer bf16(spec_of()), f32(spec_of());
+        bf16.options.combine = f32.options.combine = RankSums::sums;
+        f32.options.sums = Format::f32;
+        const std::vector<MoeStep> narrow = bf16.explain(4, has_addresses), wide = f32.explain(4, has_addresses);
+        ASSERT_EQ(names_of(narrow), names_of(wide));
+        const char* const sends = has_addresses ? "sums" : "all-to-all";
+        EXPECT_EQ(step_named(wide, sends).link_bytes, 2 * step_named(narrow, sends).link_bytes);
+        EXPECT_NE(step_named(wide, "sums").what.find("as f32"), std::string::npos) << step_named(wide, "sums").what;
+        for (std::size_t i = 0; i < narrow.size(); ++i) {
+            const bool has_sums =
+                narrow[i].name == "sums" || narrow[i].name == "all-to-all" || narrow[i].name == "combine";
+            EXPECT_EQ(wide[i].bytes > narrow[i].bytes, has_sums) << narrow[i].name;
+        }
+        // Rows travel in bf16, whatever the format of sums.
+        bf16.options.combine = f32.options.combine = RankSums::rows;
+        EXPECT_EQ(link_bytes_of(f32.explain(4, has_addresses)), link_bytes_of(bf16.explain(4, has_addresses)));
+        EXPECT_EQ(memory_bytes(f32.options, 4), memory_bytes(bf16.options, 4));
+    }
+    ExpertGroupOptions options = RankedLayer(spec_of()).options;
+    options.experts = 4;
+    options.combine = RankSums::sums;
+    const std::int64_t narrow = memory_bytes(options, 4), sums = 4 * 128 * 256 * 2;  // ranks, tokens, hidden, bf16
+    options.sums = Format::f32;
+    EXPECT_EQ(memory_bytes(options, 4), narrow + 2 * sums);  // sent and received
+}
+
 TEST(RankExplain, NothingTravelsWithinOneRank) {
     for (const char* recipe : {"1x128:128x128", "tensor:tensor"}) {
         for (const bool has_addresses : {false, true}) {
             for (const RankSums sums : {RankSums::rows, RankSums::sums}) {
                 RankedLayer layer(spec_of(recipe));
-                layer.options.sums = sums;
+                layer.options.combine = sums;
                 for (const MoeStep& step : layer.explain(1, has_addresses)) EXPECT_EQ(step.link_bytes, 0) << step.name;
             }
         }
@@ -190,7 +218,7 @@ TEST(RankExplain, SharedExpertsAddNoTravel) {
         spec.shared = 1;
         spec.experts += 1;
         RankedLayer with(spec);
-        without.options.sums = with.options.sums = sums;
+        without.options.combine = with.options.combine = sums;
         // A choice of a shared expert is announced, as every choice is.
         EXPECT_EQ(link_bytes_of(with.explain(2, true)), link_bytes_of(without.explain(2, true)) + spec.tokens * 8);
         EXPECT_GT(step_named(with.explain(2, true), "combine").bytes,
@@ -231,7 +259,7 @@ TEST(RankExplain, ARankWithFewerTokensIsExpectedToHaveAll) {
 
 TEST(RankExplain, TakesAsLongAsItsLink) {
     RankedLayer layer(spec_of());
-    layer.options.sums = RankSums::rows;
+    layer.options.combine = RankSums::rows;
     layer.options.max_tokens = layer.options.chunk = 1 << 16;
     const std::vector<MoeStep> steps = layer.explain(2, true);
     const MoeStep& combine = step_named(steps, "combine");
@@ -258,7 +286,7 @@ TEST(RankExplain, LaunchesAreThoseOfTheRun) {
                            Row{false, RankSums::sums, 4}}) {
         SCOPED_TRACE(std::string(name(row.sums)) + (row.has_addresses ? ", addresses" : ", collectives"));
         RankedLayer layer(spec_of());
-        layer.options.sums = row.sums;
+        layer.options.combine = row.sums;
         const std::vector<MoeStep> steps = layer.explain(2, row.has_addresses);
         EXPECT_EQ(launches_of(steps), announce + rows + products + combine + row.exchanges);
         // A sum of more tokens has more blocks than may wait.
@@ -286,7 +314,7 @@ TEST(RankExplain, ExposedIsTheWaitForOtherRanks) {
     for (const bool has_addresses : {false, true}) {
         for (const RankSums sums : {RankSums::rows, RankSums::sums}) {
             RankedLayer layer(spec_of());
-            layer.options.sums = sums;
+            layer.options.combine = sums;
             layer.options.max_tokens = layer.options.chunk = 1 << 14;
             for (const MoeStep& step : layer.explain(2, has_addresses)) {
                 SCOPED_TRACE(step.name);
@@ -308,7 +336,7 @@ TEST(RankExplain, ARoundHasAChunkOfTokens) {
     RankedLayer layer(spec_of()), part(spec_of());
     layer.options.max_tokens = 1000;
     layer.options.chunk = part.options.max_tokens = part.options.chunk = 200;
-    layer.options.sums = part.options.sums = RankSums::sums;
+    layer.options.combine = part.options.combine = RankSums::sums;
     EXPECT_EQ(link_bytes_of(layer.explain(2, true)), link_bytes_of(part.explain(2, true)));
 }
 

@@ -112,7 +112,7 @@ TEST(MoeCommands, ExplainOverRanksHasTheirStepsAndLink) {
               (Names{"announce", "barrier", "permute", "up", "activate", "down", "barrier", "combine"}));
     EXPECT_EQ(steps("512", {"--ranks", "2"}), (Names{"announce", "barrier", "route", "permute", "up", "activate",
                                                      "down", "sums", "barrier", "combine"}));
-    EXPECT_EQ(steps("512", {"--ranks", "4", "--exchange", "collectives", "--sums", "rows"}),
+    EXPECT_EQ(steps("512", {"--ranks", "4", "--exchange", "collectives", "--combine", "rows"}),
               (Names{"announce", "all-gather", "route", "permute", "up", "activate", "down", "rows", "all-to-all",
                      "combine"}));
     EXPECT_EQ(steps("512", {"--ranks", "4", "--exchange", "addresses", "--invariant"}),
@@ -162,11 +162,13 @@ TEST(MoeCommands, MistakesAreNamedInOneLine) {
          "--experts: got 128 without shared ones; expected a multiple"},
         {explain_of("1x128:128x128", "8", {"--ranks", "2"}, "1"), "--experts: got 1 without shared ones"},
         {explain_of("1x128:128x128", "8", {"--exchange", "addresses"}), "--exchange requires --ranks"},
-        {explain_of("1x128:128x128", "8", {"--sums", "rows"}), "--sums requires --ranks"},
+        {explain_of("1x128:128x128", "8", {"--combine", "rows"}), "--combine requires --ranks"},
         {explain_of("1x128:128x128", "8", {"--ranks", "2", "--exchange", "nccl"}), "invalid exchange 'nccl'"},
-        {explain_of("1x128:128x128", "8", {"--ranks", "2", "--sums", "all"}), "invalid form of sums 'all'"},
-        {explain_of("1x128:128x128", "8", {"--ranks", "2", "--sums", "sums", "--invariant"}),
-         "sums: got sums; expected rows"},
+        {explain_of("1x128:128x128", "8", {"--ranks", "2", "--combine", "all"}), "invalid form of results 'all'"},
+        {explain_of("1x128:128x128", "8", {"--ranks", "2", "--combine", "sums", "--invariant"}),
+         "combine: got sums; expected rows"},
+        {explain_of("1x128:128x128", "8", {"--sums", "f32"}), "--sums requires --ranks"},
+        {explain_of("1x128:128x128", "8", {"--ranks", "2", "--sums", "f16"}), "invalid format of sums 'f16'"},
         {explain_of("128x128:128x128", "8", {"--ranks", "2"}), "activations: got 128x128"},
         {{"verify", "moe", "--filter", "no such row"}, "matches no row"},
         {{"bench", "moe"}, "bench moe: expected --model (qwen3-30b, qwen3-235b, deepseek-v3-ep8, gpt-oss-120b) or"},
@@ -211,7 +213,7 @@ TEST(MoeCommands, VerifyComparesRanksWithOne) {
     const json report = json::parse(test::read_file(path));
     ASSERT_EQ(report.at("rows").size(), 1U);
     EXPECT_EQ(report.at("failed"), 0);
-    EXPECT_GE(report.at("cases"), 4);  // two arithmetics
+    EXPECT_GE(report.at("cases"), 12);  // two arithmetics, two exchanges; rows, and sums in two formats
 }
 
 TEST(MoeCommands, BenchOverRanksSaysThatTheyShareTheDevice) {
@@ -223,6 +225,11 @@ TEST(MoeCommands, BenchOverRanksSaysThatTheyShareTheDevice) {
     ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
     EXPECT_TRUE(contains(outcome.out, "2 ranks that share one device: ")) << outcome.out;
     EXPECT_TRUE(contains(outcome.out, "Their times are not those of 2 devices.")) << outcome.out;
+    const Outcome in_f32 =
+        run_program({"bench",    "moe", "--experts", "8", "--top",  "2",   "--hidden",  "64", "--inner",   "32",
+                     "--tokens", "80",  "--ranks",   "2", "--sums", "f32", "--repeats", "1",  "--backend", "cpu"});
+    EXPECT_EQ(in_f32.exit_code, 0) << in_f32.err;
+    EXPECT_TRUE(contains(in_f32.out, "sums f32")) << in_f32.out;
     const auto lines = test::read_file(path);
     const json few = json::parse(lines.substr(0, lines.find('\n')));
     const json many = json::parse(lines.substr(lines.find('\n')));

@@ -117,8 +117,8 @@ public:
     /// Epochs wrap around after some rounds.
     static constexpr unsigned first_epoch = 0xFFFF'FFFAU;
 
-    Group(int ranks, bool quantized)
-        : ranks_(ranks), quantized_(quantized), sizes_(options(quantized), ranks, Exchange::addresses) {
+    explicit Group(int ranks, bool quantized = false, Format sums = Format::bf16)
+        : ranks_(ranks), quantized_(quantized), sums_(sums), sizes_(options(quantized), ranks, Exchange::addresses) {
         const std::int64_t bytes = RankLayout(sizes_, nullptr, {}).bytes;
         for (int rank = 0; rank < ranks; ++rank) {
             memory_.push_back(std::make_unique<Numbers>(Format::ue8m0, Dims{bytes + sums_bytes()}));
@@ -197,7 +197,7 @@ private:
                                 .experts = each - 1,
                                 .choices = static_cast<int>(given),
                                 .shared = 1,
-                                .sums = RankSums::rows,
+                                .combine = RankSums::rows,
                                 .per_rank = each};
         if (!quantized) made.activations = {Format::bf16, Granularity::none};
         return made;
@@ -205,10 +205,11 @@ private:
     std::byte* data(int rank) const {
         return static_cast<std::byte*>(memory_[static_cast<std::size_t>(rank)]->tensor().data);
     }
-    std::int64_t sums_bytes() const { return ranks_ * room * hidden * 2; }
+    std::int64_t sums_bytes() const { return ranks_ * own_sums_bytes(); }
+    std::int64_t own_sums_bytes() const { return room * hidden * bits(sums_) / 8; }
     Tensor sums_of(int rank) const {
         const std::int64_t at = RankLayout(sizes_, nullptr, {}).bytes;
-        return row_major(static_cast<void*>(data(rank) + at), Format::bf16, {ranks_ * room, hidden});
+        return row_major(static_cast<void*>(data(rank) + at), sums_, {ranks_ * room, hidden});
     }
 
     template <class Run>
@@ -301,12 +302,13 @@ private:
                                  .out = sums_of(rank),
                                  .out_ranks = memory_of(rank, room),
                                  .skips = true};
-        partial.out.data = static_cast<std::byte*>(partial.out.data) + rank * room * hidden * 2;
+        partial.out.data = static_cast<std::byte*>(partial.out.data) + rank * own_sums_bytes();
         run(partial);
     }
 
     int ranks_;
     bool quantized_;
+    Format sums_;
     GroupSizes sizes_;
     std::vector<std::unique_ptr<Numbers>> memory_{};
     std::vector<RankLayout> layouts_{};
@@ -357,6 +359,31 @@ TEST(Exchange, EveryRoundHasTheResultsOfTheCpu) {
     }
 }
 
+TEST(Exchange, SumsInF32HaveTheResultsOfTheCpu) {
+    for (const bool joins : {false, true}) {
+        for (const int ranks : {1, 2, 3, 4}) {
+            SCOPED_TRACE(std::to_string(ranks) + (joins ? " ranks, joined" : " ranks"));
+            Group on_cpu(ranks, false, Format::f32), on_emulator(ranks, false, Format::f32);
+            const auto wanted = rounds(on_cpu, 4, -1, OnCpu{});
+            const auto found =
+                rounds(on_emulator, 4, 0, OnEmulator{.seed = static_cast<std::uint64_t>(ranks), .joins = joins});
+            for (std::size_t rank = 0; rank < wanted.size(); ++rank) {
+                for (std::size_t round = 0; round < wanted[rank].size(); ++round) {
+                    EXPECT_EQ(found[rank][round].difference(wanted[rank][round], joins), "")
+                        << "rank " << rank << ", round " << round;
+                }
+            }
+        }
+    }
+}
+
+/// Sums of other bits: each rank's is not rounded.
+TEST(Exchange, SumsInF32AreNotThoseInBf16) {
+    Group rounded(2), exact(2, false, Format::f32);
+    const auto in_bf16 = rounds(rounded, 2, -1, OnCpu{}), in_f32 = rounds(exact, 2, -1, OnCpu{});
+    EXPECT_EQ(in_f32[0][1].difference(in_bf16[0][1]), "results");
+}
+
 TEST(Exchange, ARankThatIsLateIsWaitedFor) {
     Group on_cpu(2, false), on_emulator(2, false);
     const auto wanted = rounds(on_cpu, 20, 0, OnCpu{});
@@ -370,7 +397,7 @@ TEST(Exchange, ARankThatIsLateIsWaitedFor) {
 }
 
 TEST(Exchange, ARankThatIsGoneEndsTheWait) {
-    Group group(3, false);
+    Group group(3);
     const RankLayout& own = group.layout(1);
     moe::MeetStep step = group.meet_step(1, 0, Collects::nothing, {});
     step.nanoseconds = 20'000'000;
@@ -391,7 +418,7 @@ TEST(Exchange, ARankThatIsGoneEndsTheWait) {
 }
 
 TEST(Exchange, AWrongCallIsReported) {
-    Group group(2, false);
+    Group group(2);
     const RankLayout& own = group.layout(0);
     own.counters->words[1] = formats::RankWord::of(Group::first_epoch + 1, CallState::wrong).bits;
     moe::MeetStep step = group.meet_step(0, 1, Collects::nothing, {});

@@ -11,7 +11,8 @@ from tilewright import _core
 from tilewright.torch import ExpertGroup, Experts, moe
 
 EXPERTS, K, HIDDEN, INNER, ROOM = 16, 4, 512, 384, 96
-FORMS = {f"{exchange}, {combine}": (exchange, combine) for exchange in ("peer", "dense") for combine in ("rows", "sums")}
+COMBINES = {"rows": ("rows", None), "sums": ("sums", None), "float32 sums": ("sums", torch.float32)}
+FORMS = {f"{exchange}, {name}": (exchange, *combine) for exchange in ("peer", "dense") for name, combine in COMBINES.items()}
 RECIPES = ["1x128", "row"]
 
 
@@ -52,8 +53,8 @@ def error(given, expected):
 def calls(rank):
     all_of, found = quantized(), {}
     parts = [own(weights, rank) for weights in all_of]
-    for name, (exchange, combine) in FORMS.items():
-        group = group_of(exchange=exchange, combine=combine, invariant=combine == "rows")
+    for name, (exchange, combine, sums) in FORMS.items():
+        group = group_of(exchange=exchange, combine=combine, invariant=combine == "rows", sums=sums)
         worst = 0.0
         for seed, tokens in enumerate((ROOM, 0 if rank == 0 else 7, 33)):
             x, ids, weights = tokens_of(rank, seed, tokens)
@@ -76,7 +77,7 @@ def communicator(rank):
     for exchange in ("addresses", "collectives"):
         stream = torch.cuda.current_stream().cuda_stream
         options = {
-            "max_tokens": ROOM, "hidden": HIDDEN, "experts": EXPERTS, "choices": K, "sums": "rows", "exchange": exchange,
+            "max_tokens": ROOM, "hidden": HIDDEN, "experts": EXPERTS, "choices": K, "combine": "rows", "exchange": exchange,
             "invariant": True,
         }  # fmt: skip
         group = _core.ExpertGroup(_core.ranks_of_nccl(engine._comm_ptr(), stream), options)

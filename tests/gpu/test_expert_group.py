@@ -132,7 +132,7 @@ def shared_result(whole, ranks, seed=3, calls=1, **options):
 def test_rows_have_the_bits_of_one_rank(recipe, exchange):
     whole = Whole(recipe)
     expected = whole.result(invariant=True)
-    given = shared_result(whole, 2, sums="rows", exchange=exchange, invariant=True)
+    given = shared_result(whole, 2, combine="rows", exchange=exchange, invariant=True)
     assert torch.equal(given, expected)
 
 
@@ -142,17 +142,18 @@ def test_rows_have_the_bits_of_one_rank(recipe, exchange):
 def test_any_number_of_ranks_has_these_bits(ranks, exchange, tokens):
     whole = Whole(tokens=tokens, seed=ranks)
     expected = whole.result(invariant=True)
-    assert torch.equal(shared_result(whole, ranks, sums="rows", exchange=exchange, invariant=True), expected)
-    assert torch.equal(shared_result(whole, ranks, sums="rows", exchange=exchange, invariant=True, chunk=16, calls=3), expected)
+    assert torch.equal(shared_result(whole, ranks, combine="rows", exchange=exchange, invariant=True), expected)
+    assert torch.equal(shared_result(whole, ranks, combine="rows", exchange=exchange, invariant=True, chunk=16, calls=3), expected)
 
 
+@pytest.mark.parametrize("sums", ["bf16", "f32"])
 @pytest.mark.parametrize("exchange", EXCHANGES)
 @pytest.mark.parametrize("ranks", [1, 2, 4])
-def test_sums_are_within_their_bound_and_repeat(ranks, exchange):
+def test_sums_are_within_their_bound_and_repeat(ranks, exchange, sums):
     whole = Whole(tokens=300)
     expected = whole.result().float()
-    given = shared_result(whole, ranks, sums="sums", exchange=exchange)
-    assert torch.equal(shared_result(whole, ranks, sums="sums", exchange=exchange, calls=5), given)
+    given = shared_result(whole, ranks, combine="sums", exchange=exchange, sums=sums)
+    assert torch.equal(shared_result(whole, ranks, combine="sums", exchange=exchange, sums=sums, calls=5), given)
     assert (given.float() - expected).norm() <= expected.norm() * 2.0**-8  # bf16: 2^-9, of independent roundings
 
 
@@ -165,7 +166,7 @@ def test_a_graph_is_replayed_with_other_routing():
     all_are_ready = threading.Barrier(ranks)
 
     def work(rank, own):
-        group = _core.ExpertGroup(own, {**whole.options(sums="rows", exchange="addresses", invariant=True), "max_tokens": rows})
+        group = _core.ExpertGroup(own, {**whole.options(combine="rows", exchange="addresses", invariant=True), "max_tokens": rows})
         parts = [taken(weights, slice(rank * each, (rank + 1) * each)) for weights in (whole.up, whole.down)]
         keywords = {"experts": static[rank][1], "weights": static[rank][2], "activations": whole.activations}
         for tensor in static[rank]:
@@ -199,7 +200,7 @@ def test_a_graph_is_replayed_with_other_routing():
         return kept
 
     lock = threading.Lock()
-    load_kernels(whole, {"sums": "rows", "exchange": "addresses", "invariant": True})
+    load_kernels(whole, {"combine": "rows", "exchange": "addresses", "invariant": True})
     for rank, results in enumerate(by_ranks(ranks, work)):
         for seed in seeds:
             whole.x, whole.ids, whole.weights = inputs(whole, seed, rank, rows)

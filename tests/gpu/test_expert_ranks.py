@@ -23,8 +23,13 @@ def found(tmp_path_factory):
 def test_calls_have_the_results_of_one_gpu(found, name):
     for rank in range(2):
         exchange, combine, error = found[rank]["calls"][name]
-        assert (exchange, combine) == expert_ranks_nccl.FORMS[name]
-        assert error == 0 if combine == "rows" else 0 < error < 2**-8
+        assert (exchange, combine) == expert_ranks_nccl.FORMS[name][:2]
+        if combine == "rows":
+            assert error == 0
+        elif name.endswith("float32 sums"):  # only the last rounding differs, now and then
+            assert error < found[rank]["calls"][f"{exchange}, sums"][2] / 4
+        else:
+            assert 0 < error < 2**-8
 
 
 @pytest.mark.parametrize("exchange", ["addresses", "collectives"])

@@ -201,7 +201,9 @@ def wrong_calls(group, rank):
 def explained(process_group, rank):
     """What `explain_moe` says on rank 0 only, ahead of any call and after one: no other rank takes part."""
     found = {}
-    for name, other in {"default": {}, "sums": {"combine": "sums"}, "rows": {"combine": "rows", "exchange": "dense"}}.items():
+    f32 = {"combine": "sums", "sums": torch.float32}
+    groups = {"default": {}, "sums": {"combine": "sums"}, "float32 sums": f32, "rows": {"combine": "rows", "exchange": "dense"}}
+    for name, other in groups.items():
         group = CASE.group(process_group, **other)
         if rank == 0:
             found[name] = right_call(group, rank, explain=True)

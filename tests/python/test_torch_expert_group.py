@@ -139,8 +139,8 @@ def test_rows_have_the_bits_of_one_process(found, name):
 
 def test_explain_names_the_engine_and_what_travels(found):
     said = found[2]["explained"]
-    for name, combine, middle in (("default", "rows", ("rows", 1)), ("sums", "sums", ("sums", 1)), ("rows", "rows", ("rows", 1))):
-        given = said[name]
+    for name, combine, bytes_of_result in (("default", "rows", 2), ("sums", "sums", 2), ("float32 sums", "sums", 4), ("rows", "rows", 2)):
+        given, middle = said[name], (combine, 1)
         assert (given["ranks"], given["exchange"], given["combine"], given["unavailable"]) == (RANKS, "dense", combine, [])
         launches = [step[:2] for step in given["steps"]]
         assert launches == [("announce", 1), ("all-gather", 2), ("permute", 1), ("up", 1), ("activate", 1), ("down", 1), middle,
@@ -148,7 +148,7 @@ def test_explain_names_the_engine_and_what_travels(found):
         link = {step[0]: step[2] for step in given["steps"] if step[2]}
         # 12 tokens of the other rank: 2 choices, 64 codes and a scale, announced at multiples of 128 bytes.
         assert link["all-gather"] == 128 + 128 + 128 + 12 * HIDDEN + 128
-        assert link["all-to-all"] == 12 * HIDDEN * 2 * (2 if combine == "rows" else 1) and len(link) == 2
+        assert link["all-to-all"] == 12 * HIDDEN * bytes_of_result * (2 if combine == "rows" else 1) and len(link) == 2
         assert {step[0] for step in given["steps"] if step[3] > 0} == set(link)
         assert "of it exposed" in given["text"] and " from other ranks" in given["text"]
     assert said["default"]["engine"] == "collectives of torch.distributed, gloo: the tokens are on CPUs"

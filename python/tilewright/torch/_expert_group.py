@@ -63,8 +63,8 @@ class ExpertGroup:
             `"rows"`: the result of each choice. The owner sums them in the order of one GPU.
             Default None: "sums", but "rows" with `invariant`, and on GPUs up to 64 max_tokens.
         invariant: calls without gradients have the bits of one rank, whatever the other ranks' tokens. Default False.
-        sums: dtype of these sums, that of x (default) or torch.float32. With float32 all products read x as float32 too. On
-            GPUs, sums without gradients are bfloat16.
+        sums: dtype of these sums, that of x (default) or torch.float32. With float32 all products read x as float32 too, in
+            calls with gradients. On GPUs, sums without gradients are float32 or bfloat16.
         device: of x. Default: the current GPU with NCCL, else the CPU.
 
     Attributes:
@@ -116,11 +116,11 @@ class ExpertGroup:
             failure = error
         _agree(given, failure, process_group)
         self.max_tokens, self.experts, self.choices, self.hidden, self.shared = max_tokens, experts, choices, hidden, shared
-        self.recipe, self.dtype = recipe, dtype
+        self.recipe, self.dtype, self._sums = recipe, dtype, sums or dtype
         self.per_rank, self.placement = self._places.per_rank, self._places.table
         description = getattr(process_group, "group_desc", "") or "torch.distributed"
         self.name = f"expert group {next(_NUMBERS)} of {description}"
-        sizes = Sizes(max_tokens, choices + shared, self.per_rank, hidden, dtype, sums or dtype)
+        sizes = Sizes(max_tokens, choices + shared, self.per_rank, hidden, dtype, self._sums)
         self._exchange: Exchange | None = Exchange(process_group, self.name, sizes, self._device)
         self._process_group = process_group
         self._of_calls = (exchange, combine, invariant)
@@ -150,7 +150,7 @@ class ExpertGroup:
     def combine(self) -> str:
         """The results that ranks send without gradients, "rows" or "sums". Ahead of the first such call: the argument."""
         made = next(iter(self._calls.values()), None)
-        return self._of_calls[1] or "automatic" if made is None else made.sums
+        return self._of_calls[1] or "automatic" if made is None else made.combine
 
     def check(self) -> None:
         """Raises what another rank has said since the last call: that its call was wrong, or that it did not come.
@@ -226,7 +226,8 @@ class ExpertGroup:
             "max_tokens": self.max_tokens, "hidden": self.hidden, "experts": self.experts, "choices": self.choices,
             "shared": self.shared, "activations": self.recipe, "x": _sums.OUTPUTS[self.dtype], "weights_at": weights_at,
             "exchange": {None: "automatic", "dense": "collectives", "peer": "addresses"}[exchange],
-            "sums": combine or "automatic", "invariant": invariant, "per_rank": self.per_rank,
+            "combine": combine or "automatic", "sums": "f32" if self._sums == torch.float32 else "bf16",
+            "invariant": invariant, "per_rank": self.per_rank,
             "places": None if self._places.is_default else [[p for p in copies if p >= 0] for copies in self.placement.tolist()],
         }  # fmt: skip
 
