@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch")
 if torch.cuda.device_count() < 2 or torch.cuda.get_device_capability() != (9, 0):
     pytest.skip("needs two Hopper GPUs", allow_module_level=True)
 
+import expert_ranks_captured  # noqa: E402
 import expert_ranks_nccl  # noqa: E402
 
 
@@ -49,6 +50,32 @@ def test_training_has_the_results_of_one_gpu(found, recipe):
     """Gradients of experts have one GPU's bits. Results and gradients of tokens are sums of ranks, rounded once per rank."""
     for rank in range(2):
         errors = found[rank]["training"][recipe]
+        assert errors["up"] == errors["down"] == errors["weights"] == 0, errors
+        assert errors["out"] < 2**-8 and errors["x"] < 2**-8, errors
+
+
+@pytest.fixture(scope="module")
+def captured(tmp_path_factory):
+    """The results of two other processes, so that a capture that fails spoils no other test."""
+    return expert_ranks_captured.results_of_ranks(tmp_path_factory.mktemp("captured"))
+
+
+@pytest.mark.parametrize("name", expert_ranks_captured.CASES)
+def test_a_captured_step_has_the_bits_of_eager_calls(captured, name):
+    """Forward and backward in one graph, replayed with other tokens, routing, numbers of tokens and weights."""
+    for rank in range(2):
+        case = captured[rank].get(name, {"error": "a case before this one failed"})
+        assert "error" not in case, f"rank {rank}: {case['error']}"
+        assert case["replays"] == expert_ranks_captured.REPLAYS
+        assert not case["differing"], f"rank {rank}, (replay, tensor): {case['differing'][:10]} of {len(case['differing'])}"
+
+
+@pytest.mark.parametrize("name", expert_ranks_captured.CASES)
+def test_a_captured_step_has_the_results_of_one_gpu(captured, name):
+    """Within the bounds of training without a graph."""
+    for rank in range(2):
+        errors = captured[rank].get(name, {}).get("worst")
+        assert errors, f"rank {rank}: no results; see the test of bits"
         assert errors["up"] == errors["down"] == errors["weights"] == 0, errors
         assert errors["out"] < 2**-8 and errors["x"] < 2**-8, errors
 

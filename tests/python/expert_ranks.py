@@ -10,6 +10,7 @@ import datetime
 import os
 import pickle
 import time
+import unittest.mock
 from dataclasses import dataclass, field
 
 import tilewright as tw
@@ -241,6 +242,47 @@ def late_calls(group, rank):
     return found
 
 
+HOST_READS = ("item", "tolist", "numpy", "cpu", "nonzero", "__bool__", "__int__", "__float__", "__index__")
+
+
+@contextlib.contextmanager
+def watched_reads():
+    """The names of the methods by which the host reads values of tensors."""
+    names = []
+
+    def watched(name):
+        method = getattr(torch.Tensor, name)
+
+        def call(self, *given, **keywords):
+            names.append(name)
+            return method(self, *given, **keywords)
+
+        return call
+
+    with contextlib.ExitStack() as patches:
+        for name in HOST_READS:
+            patches.enter_context(unittest.mock.patch.object(torch.Tensor, name, watched(name)))
+        yield names
+
+
+def captured(group, rank):
+    """The host's reads in forward and backward, eager and as if a GPU captured them, and whether the bits are the same."""
+    headers, found, made = group._exchange._headers, {}, []
+    for name in ("eager", "captured"):
+        x, weights, _, d_out = tokens_of(CASE, rank)
+        given = wanting((x, weights, *(of_rank(CASE, tensor, rank) for tensor in weights_of(CASE, EXPERTS)[:2])))
+        with contextlib.ExitStack() as patches:
+            if name == "captured":
+                patches.enter_context(unittest.mock.patch.object(torch.cuda, "is_current_stream_capturing", lambda: True))
+                for field_of, value in {"waits": True, "_on_gpu": True, "_event": object()}.items():
+                    patches.enter_context(unittest.mock.patch.object(headers, field_of, value))
+            found[name] = patches.enter_context(watched_reads())
+            out = right_call(group, rank, x=given[0], weights=given[1], up=given[2], down=given[3])
+            out.backward(d_out)
+        made.append([out.detach(), *gradients(given)])
+    return {**found, "same": all(map(torch.equal, *made))}
+
+
 def modes(group, rank):
     """Gradients on one rank only, and a call too many on one."""
     with torch.no_grad() if rank == 1 else contextlib.nullcontext():
@@ -417,7 +459,7 @@ def run(number, rendezvous, results):
         found = {
             "wrong calls": wrong_calls(group, rank), "late calls": late_calls(group, rank), "modes": modes(group, rank),
             "wrong groups": wrong_groups(process_group, mesh, rank), "module": module(group, rank),
-            "explained": explained(process_group, rank),
+            "explained": explained(process_group, rank), "captured": captured(group, rank),
         }  # fmt: skip
     found["sharded"] = sharded(mesh)
     if part == 1:

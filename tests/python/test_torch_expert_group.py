@@ -210,6 +210,13 @@ def test_a_rank_that_looks_later(found):
     assert torch.equal(torch.cat([right["after"], wrong["after"]]), right_results())
 
 
+def test_the_host_reads_nothing_of_a_captured_step(found):
+    """An eager step on CPUs reads the headers. A graph has no host that could, and its results are the same."""
+    for rank in range(RANKS):
+        said = found[2 + rank]["captured"]
+        assert "tolist" in said["eager"] and not said["captured"] and said["same"], said
+
+
 def test_ranks_that_do_different_things(found):
     for rank in range(RANKS):
         said = found[2 + rank]["modes"]
