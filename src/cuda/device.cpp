@@ -5,6 +5,8 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
+#include <cstdint>
 
 #include "cuda/scopes.h"
 #include "cuda/tensor_map.h"
@@ -33,6 +35,10 @@ int handle_of(const Driver& driver, int index) {
     }
     driver.require(driver.call.device_get(&handle, index), "cuDeviceGet", index);
     return handle;
+}
+
+const void* aligned_down(const void* address) {
+    return std::bit_cast<const void*>(std::bit_cast<std::uintptr_t>(address) & ~std::uintptr_t{15});
 }
 
 }  // namespace
@@ -169,7 +175,9 @@ ReadyLaunch Device::ready(KernelHandle kernel, const launch::Launch& launch) con
     if (launch.blocks == 0) return ready;
     const ContextScope scope(driver_, handle_, context_);  // the encoder of maps needs it
     hopper::AllArguments& arguments = ready.arguments;
-    launch::encode_maps(launch, arguments, [&](auto& map, const auto& description, const char* operand) {
+    launch::encode_maps(launch, arguments, [&](auto& map, auto description, const char* operand) {
+        // The driver asks for an address, also where nothing is read through the map.
+        if (description.base == nullptr) description.base = aligned_down(arguments.output.data);
         encode(driver_, index_, description, operand, map);
     });
     arguments.report = report_on_device_;

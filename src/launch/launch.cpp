@@ -1,7 +1,6 @@
 #include "launch/launch.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -95,10 +94,6 @@ hopper::GroupValues group_values(const Geometry& g) {
     return {.a = grouped_operand(g.a), .b = grouped_operand(g.b), .columns = static_cast<int>(columns)};
 }
 
-const void* aligned_down(const void* address) {
-    return std::bit_cast<const void*>(std::bit_cast<std::uintptr_t>(address) & ~std::uintptr_t{15});
-}
-
 hopper::AllArguments arguments(const Geometry& g, const planner::KernelPlan& kernel, const hopper::Design& tile) {
     hopper::AllArguments result{};
     result.scales_a = scale_view(g.a, g.m, g.k);
@@ -160,9 +155,9 @@ void add_last_maps(const Geometry& g, const hopper::Design& tile, Launch& launch
 }
 
 /// The kernel writes maps with other addresses, sizes and strides, so that these values are placeholders here.
-void make_templates(const Geometry& g, Launch& launch) {
+void make_templates(Launch& launch) {
     for (hopper::TensorMapDescription* map : {&launch.a, &*launch.b}) {
-        map->base = aligned_down(g.d.data);
+        map->base = nullptr;
         map->sizes[0] = planner::tma_alignment;
         map->strides[0] = map->strides[1] = planner::tma_alignment;
     }
@@ -200,12 +195,7 @@ Launch lower(const Geometry& g, const planner::KernelPlan& kernel, int sms) {
     } else if (!tile.b.is_packed()) {
         result.b = value_map(g.b, of_b, tile, tile.operand_b());
     }
-    if (tile.groups == hopper::Groups::k_anywhere) make_templates(g, result);
-    // Without any k the operands are never read, and may have no memory. A tensor map still needs an address.
-    if (g.k == 0) {
-        result.a.base = aligned_down(g.d.data);
-        if (result.b) result.b->base = result.a.base;
-    }
+    if (tile.groups == hopper::Groups::k_anywhere) make_templates(result);
     if (kernel.stores_by_tma) result.d = output_map(g, g.d, tile);
     if (tile.output == hopper::Output::f32_by_tma && g.c.given) result.c = output_map(g, g.c, tile);
     if (kernel.scales_by_tma) add_scale_maps(g, tile, result);

@@ -19,6 +19,11 @@ hopper::u64 map_stride(std::int64_t elements, std::int64_t count, int element_by
     return static_cast<hopper::u64>(count > 1 ? elements * element_bytes : tma_alignment);
 }
 
+/// Without any k the values are never read, and may have no memory.
+const void* base_of(const OperandGeometry& operand, const OperandSizes& sizes) {
+    return sizes.k == 0 ? nullptr : operand.values;
+}
+
 constexpr int scale_bytes = 4;
 
 }  // namespace
@@ -30,7 +35,7 @@ hopper::TensorMapDescription value_map(const OperandGeometry& operand, const Ope
     const std::int64_t rows = sizes.k == 0 ? 1 : sizes.rows;
     const std::int64_t batch = sizes.k == 0 ? 1 : sizes.batch;
     if (side.is_mn_major()) {
-        return {.base = operand.values,
+        return {.base = base_of(operand, sizes),
                 .element_bytes = bytes,
                 .sizes = {size(sizes.rows), size(sizes.k), size(sizes.batch)},
                 .strides = {map_stride(operand.value_strides.k, sizes.k, bytes),
@@ -38,7 +43,7 @@ hopper::TensorMapDescription value_map(const OperandGeometry& operand, const Ope
                 .box = {static_cast<hopper::u32>(side.box_rows), static_cast<hopper::u32>(tile.stage_k), 1},
                 .swizzled = true};
     }
-    return {.base = operand.values,
+    return {.base = base_of(operand, sizes),
             .element_bytes = bytes,
             .sizes = {size(sizes.k), size(sizes.rows), size(sizes.batch)},
             .strides = {map_stride(operand.value_strides.row, rows, bytes),
@@ -51,7 +56,7 @@ hopper::TensorMapDescription code_map(const OperandGeometry& operand, const Oper
                                       const hopper::Design& tile) {
     const auto bytes = [](std::int64_t codes) { return codes / 2; };
     const bool any = sizes.k > 0;
-    return {.base = operand.values,
+    return {.base = base_of(operand, sizes),
             .element_bytes = 1,
             .sizes = {size(bytes(sizes.k)), size(sizes.rows), size(sizes.batch)},
             .strides = {map_stride(bytes(operand.value_strides.row), any ? sizes.rows : 1, 1),

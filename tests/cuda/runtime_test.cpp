@@ -243,6 +243,15 @@ TEST(Runtime, NothingIsLaunchedWithoutRowsOrColumns) {
     EXPECT_EQ(machine.fake().last.arguments.k, 0);
 }
 
+TEST(Runtime, MapsWithoutMemoryHaveAnAddressThatTheDriverTakes) {
+    FakeMachine machine;
+    Problem p = gpu_problem({.k = 0});
+    p.d.data = static_cast<std::byte*>(p.d.data) + 2;
+    machine.run(p, nullptr);
+    EXPECT_EQ(machine.fake().launches, 1);
+    EXPECT_EQ(machine.fake().last.arguments.a.words[0], std::bit_cast<std::uintptr_t>(p.d.data) - 2);
+}
+
 TEST(Runtime, TheCallersContextStaysCurrent) {
     FakeMachine machine;
     machine.run(gpu_problem({.device = 1}), nullptr);
