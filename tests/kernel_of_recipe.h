@@ -6,9 +6,16 @@
 #include <string_view>
 
 #include "plan/kernel_class.h"
-#include "plan/pack.h"
 
 namespace tilewright::tests {
+
+/// `kernel` with the order and the sides of `of`.
+constexpr hopper::Kernel with_scales(hopper::Kernel kernel, const hopper::Kernel& of) {
+    kernel.order = of.order;
+    kernel.a = of.a;
+    kernel.b = of.b;
+    return kernel;
+}
 
 /// `kernel` with the formats, scales and order of a recipe that needs no preparation; FP4 weights are packed.
 constexpr hopper::Kernel of_recipe(const Recipe& recipe, const hopper::Kernel& kernel = {},
@@ -16,7 +23,7 @@ constexpr hopper::Kernel of_recipe(const Recipe& recipe, const hopper::Kernel& k
     const Format a = is_nvfp4(recipe.a) ? Format::bf16 : recipe.a.values;
     hopper::Kernel scales = planner::kernel_class(recipe, accumulation, a, recipe.b.values);
     if (recipe.b.values == Format::e2m1) scales = planner::with_packed_weights(scales);
-    hopper::Kernel result = planner::with_scales(kernel, scales);
+    hopper::Kernel result = with_scales(kernel, scales);
     result.swap_ab = kernel.swap_ab || scales.swap_ab;
     return result;
 }

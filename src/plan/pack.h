@@ -62,16 +62,10 @@ inline constexpr TileShape expanded_bf16_tile{{.m = 128, .n = 256}, 3};
 inline constexpr TileShape expanded_step_tile{{.m = 128, .n = 128}, 5};
 inline constexpr TileShape step_tile{{.m = 256, .n = 64}, 4};
 
-/// The class of `kernel` in this shape, and the shape of `kernel` with the formats and scales of `of`.
+/// The class of `kernel` in this shape.
 constexpr hopper::Kernel with_shape(hopper::Kernel kernel, const TileShape& tile) {
     kernel.shape = tile.shape;
     kernel.stages = tile.stages;
-    return kernel;
-}
-constexpr hopper::Kernel with_scales(hopper::Kernel kernel, const hopper::Kernel& of) {
-    kernel.order = of.order;
-    kernel.a = of.a;
-    kernel.b = of.b;
     return kernel;
 }
 

@@ -25,32 +25,51 @@ bool has_mn_major(const Kernel& kernel) {
     return kernel.a.form == hopper::Form::columns || kernel.b.form == hopper::Form::columns;
 }
 
-/// The class of `family` with a tile of the pack, if the tile serves it.
-std::optional<Kernel> served(Kernel tile, const Kernel& family) {
-    if (tile.output == hopper::Output::f32_by_tma) return std::nullopt;  // it may have other stages than its tile
-    if (!has_all_outputs(tile)) return std::nullopt;                     // unshipped_tiles has it among all others
+bool has_scales_of(const Kernel& one, const Kernel& other) {
+    const auto alike = [](const hopper::Side& x, const hopper::Side& y) {
+        return x.scale_rows == y.scale_rows && x.scale_k == y.scale_k;
+    };
+    return one.order == other.order && alike(one.a, other.a) && alike(one.b, other.b);
+}
+bool has_forms_of(const Kernel& one, const Kernel& other) {
+    return one.a.form == other.a.form && one.b.form == other.b.form;
+}
+
+/// Whether shapes are taken from this kernel of the pack. A kernel for D of f32 may have other stages than its tile,
+/// and `unshipped_tiles` has the shapes of pairs without kernels for all outputs.
+bool gives_shapes(const Kernel& tile) { return tile.output != hopper::Output::f32_by_tma && has_all_outputs(tile); }
+
+Kernel in_shape_of(const Kernel& tile, Kernel family) {
+    family.shape = tile.shape;
+    family.stages = tile.stages;
+    family.swap_ab = tile.swap_ab;
+    family.cluster = tile.cluster;
+    return family;
+}
+
+/// `family` in the shape of a tile of the pack, if the shape serves it: the tile differs at most in the formats of
+/// values, or has scales that ask for as many registers.
+std::optional<Kernel> served(const Kernel& tile, const Kernel& family) {
+    if (!gives_shapes(tile) || tile.groups != family.groups) return std::nullopt;
     const bool packed = family.b.is_packed(), bf16 = family.order.step == StepKind::bf16;
     if (tile.b.is_packed() != packed) return std::nullopt;
-    // A tile ships in several kernels; which of them runs depends on the call.
-    tile.output = hopper::Output::any;
-    tile.scale_order = hopper::ScaleOrder::along_rows;
-    tile.wide_rows = false;
     // Next to 1x32 scales bf16 on both sides has fp8's shapes, in as many bytes.
     const bool as_fp8 = scales_steps(family) && !packed;
-    if ((tile.order.step == StepKind::bf16) != (bf16 && !as_fp8)) return std::nullopt;
+    const bool tile_is_bf16 = tile.order.step == StepKind::bf16;
+    if (tile_is_bf16 != (bf16 && !as_fp8)) return std::nullopt;
     // Shapes for 1x128 scales also serve 1x32, compiled on first use, with 64 rows per warpgroup.
-    if (scales_steps(family) && has_1x128_scales(tile.a, tile.order.a) && !has_mn_major(tile)) {
-        if (packed) tile.shape.warpgroups = tile.shape.m / hopper::wgmma_m;
-        if (tile.shape.m != tile.shape.warpgroups * hopper::wgmma_m) return std::nullopt;
-        tile = with_scales(tile, family);
-    }
-    if (tile.order.step == StepKind::bf16) tile = with_scales(tile, family);
-    tile.a.values = family.a.values;
-    tile.b.values = family.b.values;
+    const bool for_steps = scales_steps(family) && has_1x128_scales(tile.a, tile.order.a) && !has_mn_major(tile);
+    const bool same = has_scales_of(tile, family) && has_forms_of(tile, family);
+    if (!for_steps && !tile_is_bf16 && !same) return std::nullopt;
+    Kernel kernel = in_shape_of(tile, family);
+    if (for_steps && packed) kernel.shape.warpgroups = kernel.shape.m / hopper::wgmma_m;
+    if (for_steps && kernel.shape.m != kernel.shape.warpgroups * hopper::wgmma_m) return std::nullopt;
     // Stages hold more scales than those of the tile that ships.
-    if (bf16 && tile.order.has(ScaleUse::chains)) tile = fitted(tile);
-    const bool serves = tile.order == family.order && tile.a == family.a && tile.b == family.b;
-    return serves && tile.groups == family.groups ? std::optional(tile) : std::nullopt;
+    return bf16 && kernel.order.has(ScaleUse::chains) ? fitted(kernel) : kernel;
+}
+
+void add_new(const Kernel& kernel, std::vector<Kernel>& list) {
+    if (std::ranges::find(list, kernel) == list.end()) list.push_back(kernel);
 }
 
 }  // namespace
@@ -58,8 +77,7 @@ std::optional<Kernel> served(Kernel tile, const Kernel& family) {
 std::vector<Kernel> shipped_tiles(const Kernel& family) {
     std::vector<Kernel> list;
     for (const Kernel& shipped : whole_pack()) {
-        const std::optional<Kernel> tile = served(shipped, family);
-        if (tile && std::ranges::find(list, *tile) == list.end()) list.push_back(*tile);
+        if (const std::optional<Kernel> kernel = served(shipped, family)) add_new(*kernel, list);
     }
     if (scales_steps(family) && !family.b.is_packed()) list.push_back(with_shape(family, step_tile));
     return list;
@@ -67,23 +85,19 @@ std::vector<Kernel> shipped_tiles(const Kernel& family) {
 
 std::vector<Kernel> unshipped_tiles(const Kernel& family) {
     if (has_all_outputs(family) || family.order.step == StepKind::bf16 || family.order.chain == 0) return {};
-    constexpr Recipe blocks{{.granularity = Granularity::block_1x128}, {.granularity = Granularity::block_128x128}};
-    Kernel model = kernel_class(blocks, Accumulation::promoted, Format::e4m3, Format::e4m3);
-    model.a.values = family.a.values;
-    model.b.values = family.b.values;
-    model.a.form = family.a.form;
-    model.b.form = family.b.form;
-    model.groups = family.groups;
-    if (family.groups == hopper::Groups::k_anywhere) model.groups = hopper::Groups::k_aligned;
-    if (family.groups == hopper::Groups::none && !has_mn_major(family)) model.groups = hopper::Groups::rows;
-    std::vector<Kernel> list = shipped_tiles(model);
-    // The model assumes that kernels for any output are as fast as those that load scales by TMA. For 1x128 : row,
-    // 192x128 takes 1.40 times as long as FP8's fast 128x256, and 128x256 1.11 times
-    // (docs/experiments/020-expanded-weights.md).
-    std::erase_if(list, [](const Kernel& tile) { return tile.cluster.size > 1 || tile.shape.warpgroups == 3; });
-    for (Kernel& tile : list) {
-        tile = with_scales(tile, family);
-        tile.groups = family.groups;
+    constexpr Recipe recipe{{.granularity = Granularity::block_1x128}, {.granularity = Granularity::block_128x128}};
+    constexpr Kernel blocks = kernel_class(recipe, Accumulation::promoted, Format::e4m3, Format::e4m3);
+    hopper::Groups groups = family.groups;
+    if (groups == hopper::Groups::k_anywhere) groups = hopper::Groups::k_aligned;
+    if (groups == hopper::Groups::none && !has_mn_major(family)) groups = hopper::Groups::rows;
+    std::vector<Kernel> list;
+    for (const Kernel& tile : whole_pack()) {
+        if (!gives_shapes(tile) || tile.groups != groups) continue;
+        if (!has_scales_of(tile, blocks) || !has_forms_of(tile, family)) continue;
+        // The model assumes that kernels for any output are as fast as those that load scales by TMA. For 1x128 : row,
+        // 192x128 takes 1.40 times as long as FP8's fast 128x256, and 128x256 1.11 times
+        // (docs/experiments/020-expanded-weights.md).
+        if (tile.cluster.size == 1 && tile.shape.warpgroups < 3) add_new(in_shape_of(tile, family), list);
     }
     return list;
 }

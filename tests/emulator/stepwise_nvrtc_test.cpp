@@ -11,6 +11,7 @@
 #include "emulator/nvrtc_objections.h"
 #include "hopper/description/derive.h"
 #include "hopper/description/rules.h"
+#include "kernel_of_recipe.h"
 #include "launch/tile_code.h"
 #include "plan/kernel_class.h"
 #include "plan/pack.h"
@@ -159,7 +160,7 @@ TEST(WideRowsNvrtc, TheTilesThatThePlannerTakesDoNotSpill) {
     for (const Groups groups : kinds_of_groups) {
         for (Kernel tile : planner::shipped_tiles(family_of("bf16:mxfp4", groups))) {
             tile.wide_rows = true;
-            if (count / 2 % 2 == 1) tile = planner::with_scales(tile, family_of("nvfp4:mxfp4", groups));
+            if (count / 2 % 2 == 1) tile = tests::with_scales(tile, family_of("nvfp4:mxfp4", groups));
             expect_registers(tile);
             if (count++ % 2 == 0) expect_no_objections(*nvrtc, tile);
         }

@@ -27,8 +27,8 @@ constexpr int shared_bytes_of = design.shared_bytes;
 
 constexpr Recipe blocks{{.granularity = Granularity::block_1x128}, {.granularity = Granularity::block_128x128}};
 constexpr Kernel of_blocks(const Kernel& kernel) {
-    return planner::with_scales(kernel,
-                                planner::kernel_class(blocks, Accumulation::promoted, Format::e4m3, Format::e4m3));
+    return tests::with_scales(kernel,
+                              planner::kernel_class(blocks, Accumulation::promoted, Format::e4m3, Format::e4m3));
 }
 
 // The design as a template argument, and the sizes of a layout worked out by hand:
