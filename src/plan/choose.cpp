@@ -15,6 +15,7 @@
 #include "plan/hints.h"
 #include "plan/kernel_path.h"
 #include "plan/legality.h"
+#include "plan/pack.h"
 #include "plan/shipped_tiles.h"
 #include "plan/workspace_steps.h"
 #include "problem/axes.h"
@@ -63,11 +64,12 @@ std::vector<hopper::Kernel> choices(const Workload& work, const DeviceDescriptio
     return tiles.empty() ? legal_ones(candidates(family), work, device) : tiles;
 }
 
-/// With epilogue scales, general kernels have fewer registers and thus narrower wgmmas. The addresses and alpha of a
-/// call decide whether it takes one, and no choice depends on these: the usual kernel is priced.
-hopper::Kernel priced_variant(hopper::Kernel tile) {
+/// The kernel of a tile by which it is chosen: that for D of bf16, where there is one. The addresses and alpha of a
+/// call decide which one runs, and no choice depends on these. General kernels may have fewer registers and narrower
+/// wgmmas.
+hopper::Kernel usual_kernel(hopper::Kernel tile) {
     const hopper::Kernel general = tile;
-    if (design_of(tile).has_epilogue_scales) tile.output = hopper::Output::bf16_by_tma;
+    tile.output = hopper::Output::bf16_by_tma;
     return contradiction(tile) == nullptr ? tile : general;
 }
 
@@ -75,7 +77,7 @@ std::vector<PricedTile> priced(const std::vector<hopper::Kernel>& tiles, const W
                                const DeviceDescription& device) {
     std::vector<PricedTile> list;
     list.reserve(tiles.size());
-    for (const hopper::Kernel& tile : tiles) list.push_back({tile, cost(priced_variant(tile), work, device)});
+    for (const hopper::Kernel& tile : tiles) list.push_back({tile, cost(usual_kernel(tile), work, device)});
     return list;
 }
 
@@ -103,7 +105,7 @@ hopper::Kernel hinted_choice(const std::vector<hopper::Kernel>& tiles, const Wor
                              const DeviceDescription& device) {
     const std::vector<double> each = regrets(tiles, work, device);
     const auto least = static_cast<std::size_t>(std::ranges::min_element(each) - each.begin());
-    const Cost there = cost(priced_variant(tiles[least]), work, device);
+    const Cost there = cost(usual_kernel(tiles[least]), work, device);
     if (there.memory < there.compute) return tiles[least];
     const double limit = each[least] + no_difference - 1;
     std::size_t best = least;
@@ -204,9 +206,8 @@ Plan plan_of(const hopper::Kernel& wanted, const Workload& work, const DeviceDes
     const hopper::Design tile = design_of(kernel.tile);
     const TileDistribution over = tile_distribution(tile, work, device);
     Plan plan;
-    hopper::Kernel shipped = tile;
-    shipped.stages = wanted.stages;  // of which a kernel for D of f32 may have another number
-    plan.tile = name(planned_tile(shipped));
+    // Its kernel for D of f32 may have other stages.
+    plan.tile = name(planned_tile(tile.cluster == wanted.cluster ? wanted : general_kernel(wanted)));
     plan.variant = variant_name(tile);
     plan.path = kernel_path(kernel);
     plan.has_wide_rows = tile.wide_rows;

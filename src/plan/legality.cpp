@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "hopper/description/derive.h"
+#include "hopper/description/rules.h"
 #include "plan/tile_distribution.h"
+#include "plan/variant.h"
 #include "problem/hopper_rules.h"
 
 namespace tilewright::planner {
@@ -64,33 +66,31 @@ Reason packed_weights(const hopper::Design& tile, const Workload&, const DeviceD
     return fmt::format("{}: packed weights are loaded in 64 rows or multiples of 128", block(tile));
 }
 
-/// Only kernels for any output: their warps promote their rows of one subtile while another is multiplied.
-Reason scales_of_steps(const hopper::Design& tile, const Workload&, const DeviceDescription&) {
-    if (tile.loop != hopper::Loop::steps) return std::nullopt;
-    if (tile.cluster.shares_operand())
-        return fmt::format("{}: kernels with 1x32 scales run without clusters", block(tile));
-    if (!tile.b.is_packed() && tile.shape.warpgroups > 2) {
-        return fmt::format("{}: the warp that loads 1x32 scales has too few registers with {} warpgroups", block(tile),
-                           tile.shape.warpgroups);
-    }
-    if (tile.rows_per_warpgroup == hopper::wgmma_m || !tile.b.is_packed()) return std::nullopt;
-    return fmt::format("{} with {} warpgroups: kernels for 1x32 scales with packed weights have {} rows per warpgroup",
-                       block(tile), tile.shape.warpgroups, hopper::wgmma_m);
+/// Fields that contradict each other in any kernel. The rules before have words with the numbers of the tile.
+Reason contradicts(const hopper::Design& tile, const Workload&, const DeviceDescription&) {
+    const char* const words = contradiction(tile);
+    return words == nullptr ? std::nullopt : Reason(fmt::format("{}: {}", block(tile), words));
 }
 
-/// Packed weights may have wide rows, or be read in place. The tile that runs must not depend on it (choose.cpp). The
-/// larger stages of both kernels for wide rows are those of values in place.
-hopper::Design for_wide_rows(const hopper::Design& tile) {
-    if (!tile.b.is_packed() || (tile.order.step == StepKind::bf16 && tile.b.is_nvfp4())) return tile;
-    hopper::Kernel wide = tile;
-    wide.wide_rows = true;
-    if (tile.order.step == StepKind::fp8) wide.b.form = hopper::Form::rows_and_tiles;
-    return design_of(wide);
+/// The one of the tile's kernels that needs most. Whether weights have wide rows must not change the choice
+/// (choose.cpp), so there must be room for all of them.
+template <class Need>
+hopper::Design neediest(const hopper::Design& tile, Need need) {
+    hopper::Design most = tile;
+    for (const hopper::Kernel& kernel : wide_kernels(tile)) {
+        if (const hopper::Design each = design_of(kernel); need(each) > need(most)) most = each;
+    }
+    return most;
 }
 
 Reason registers(const hopper::Design& wanted, const Workload&, const DeviceDescription&) {
-    const hopper::Design tile = wanted.order.step == StepKind::bf16 ? for_wide_rows(wanted) : wanted;
-    if (tile.mma_registers() <= tile.mma_register_budget) return std::nullopt;
+    const auto missing = [](const hopper::Design& each) { return each.mma_registers() - each.mma_register_budget; };
+    const hopper::Design tile = neediest(wanted, missing);
+    if (tile.loop == hopper::Loop::steps && !tile.b.is_packed() && tile.shape.warpgroups > 2) {
+        return fmt::format("{}: the warp that loads 1x32 scales has too few registers with {} warpgroups", block(tile),
+                           tile.shape.warpgroups);
+    }
+    if (missing(tile) <= 0) return std::nullopt;
     return fmt::format(
         "{} needs {} accumulator registers per thread ({} for the sum, {} for partial sums); {} are available after {} "
         "others with {} warpgroup{}",
@@ -100,7 +100,7 @@ Reason registers(const hopper::Design& wanted, const Workload&, const DeviceDesc
 }
 
 Reason shared_memory(const hopper::Design& wanted, const Workload&, const DeviceDescription& device) {
-    const hopper::Design tile = for_wide_rows(wanted);
+    const hopper::Design tile = neediest(wanted, [](const hopper::Design& each) { return each.shared_bytes; });
     if (tile.shared_bytes <= device.shared_bytes_per_block) return std::nullopt;
     return fmt::format("{} with {} stages needs {} KB of shared memory; {} KB are available", block(tile), tile.stages,
                        kilobytes_up(tile.shared_bytes), device.shared_bytes_per_block / 1024);
@@ -117,6 +117,8 @@ Reason slices_of_a_cluster(const hopper::Design& tile, const Workload& work, con
 
 Reason cluster_size(const hopper::Design& tile, const Workload& work, const DeviceDescription& device) {
     if (tile.is_k_grouped() && tile.cluster.size > 1) return "k-grouped calls run without clusters in this version";
+    if (tile.loop == hopper::Loop::steps && tile.cluster.shares_operand())
+        return fmt::format("{}: kernels with 1x32 scales run without clusters", block(tile));
     if (tile.k_slices > 1) return slices_of_a_cluster(tile, work, device);
     if (tile.cluster.size > 2)
         return fmt::format("clusters of {} leave SMs idle, only pairs fill the chip", tile.cluster.size);
@@ -203,11 +205,16 @@ std::optional<Objection> why_illegal(const hopper::Kernel& kernel, const Workloa
         const char* name;
         Reason (*check)(const hopper::Design&, const Workload&, const DeviceDescription&);
     };
-    constexpr std::array rules{Rule{"wgmma", wgmma_shape},    Rule{"wgmma", mn_major_operand},
-                               Rule{"wgmma", packed_weights}, Rule{"wgmma", scales_of_steps},
-                               Rule{"registers", registers},  Rule{"shared memory", shared_memory},
-                               Rule{"cluster", cluster_size}, Rule{"cluster", pairs},
-                               Rule{"split k", split},        Rule{"k-grouped", groups_of_k}};
+    constexpr std::array rules{Rule{"wgmma", wgmma_shape},
+                               Rule{"wgmma", mn_major_operand},
+                               Rule{"wgmma", packed_weights},
+                               Rule{"registers", registers},
+                               Rule{"shared memory", shared_memory},
+                               Rule{"cluster", cluster_size},
+                               Rule{"cluster", pairs},
+                               Rule{"split k", split},
+                               Rule{"k-grouped", groups_of_k},
+                               Rule{"kernel", contradicts}};
     const hopper::Design tile = design_of(kernel);
     for (const Rule& rule : rules) {
         if (Reason reason = rule.check(tile, work, device)) return Objection{rule.name, std::move(*reason)};

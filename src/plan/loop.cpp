@@ -87,11 +87,8 @@ double feed_stall(const hopper::Design& tile) {
 /// them by 0.6 % in the mean. Among warpgroups with 128 rows, 256x64 and 256x96 were measured. Promotion after each 32
 /// k-elements is assumed to add four times as much as its scales did in an earlier loop.
 double decode_stall(const hopper::Design& tile) {
-    hopper::Kernel for_bf16 = tile;  // kernels for any output have fewer registers for decoding during products
-    for_bf16.output = hopper::Output::bf16_by_tma;
-    const bool fills_next = design_of(for_bf16).loop == hopper::Loop::filling_next;
     const double n = tile.shape.n, warpgroups = tile.shape.warpgroups;
-    if (!fills_next) {
+    if (tile.loop != hopper::Loop::filling_next) {
         constexpr double fixed = 230, each = 55, scales_of_step = 0.7;
         return fixed + (each + (tile.loop == hopper::Loop::steps ? tile.steps_per_stage() * scales_of_step * n : 0)) *
                            warpgroups;

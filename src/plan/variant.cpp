@@ -36,13 +36,18 @@ hopper::Kernel with_output(hopper::Kernel kernel, hopper::Output output,
 /// The kernel for the packed weights of this call.
 hopper::Kernel for_weights(hopper::Kernel kernel, const PackedGeometry& packed) {
     if (!kernel.b.is_packed()) return kernel;
-    const bool fp8 = kernel.order.step == StepKind::fp8;
-    kernel.b.form = fp8 && packed.raw ? hopper::Form::rows_and_tiles : hopper::Form::tiles;
-    kernel.wide_rows = fp8 ? packed.raw || packed.windows != 0 : !kernel.b.is_nvfp4() && packed.wide_row >= 0;
+    kernel.b.form = packed.raw ? hopper::Form::rows_and_tiles : hopper::Form::tiles;
+    kernel.wide_rows = packed.raw || packed.windows != 0 || packed.wide_row >= 0;
     return kernel;
 }
 
 }  // namespace
+
+std::vector<hopper::Kernel> wide_kernels(const hopper::Kernel& tile) {
+    if (!tile.b.is_packed() || tile.order.folded != Folded::b) return {};
+    const hopper::Kernel packed = for_weights(tile, {.wide_row = 0}), in_place = for_weights(tile, {.raw = true});
+    return contradiction(in_place) == nullptr ? std::vector{packed, in_place} : std::vector{packed};
+}
 
 bool serves(const Geometry& g, const hopper::Kernel& kernel) {
     const hopper::Design tile = design_of(kernel);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "hopper/description/kernel.h"
 #include "problem/geometry.h"
@@ -26,6 +27,9 @@ struct TileChoice {
 
 /// The tile that the call takes.
 hopper::Kernel tile_of(const TileChoice& choice, const Geometry& geometry);
+
+/// The tile's kernels for weights with wide rows, packed and read in place; none if no row can be wide.
+std::vector<hopper::Kernel> wide_kernels(const hopper::Kernel& tile);
 
 /// Whether a launch may run this very kernel for the call.
 bool serves(const Geometry& geometry, const hopper::Kernel& tile);
