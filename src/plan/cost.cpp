@@ -32,6 +32,12 @@ double operand_bytes(const OperandRecipe& side, double rows, double k, double pr
     return values + row_count * k_count * bits(side.scales) / 8;
 }
 
+/// Bytes of the factors of expanded weights.
+double factor_bytes(const Workload& work, double rows) {
+    const auto& expansion = work.before.expand_b;
+    return expansion && expansion->has_factors ? rows * sizeof(float) : 0;
+}
+
 /// Bytes of D.
 double written_bytes(const Workload& work) {
     return work.total_rows * static_cast<double>(work.columns) * bits(work.output) / 8;
@@ -196,8 +202,8 @@ double compulsory_bytes(const Workload& work) {
     const double a_rows = shared_operands ? static_cast<double>(work.rows) : work.total_rows;
     const double b_rows = shared_operands ? columns : products * columns;
     return operand_bytes(work.recipe.a, a_rows, work.total_k, products) +
-           operand_bytes(work.recipe.b, b_rows, work.total_k, products) + written_bytes(work) * (work.adds_c ? 2 : 1) +
-           work.bias_bytes;
+           operand_bytes(work.recipe.b, b_rows, work.total_k, products) + factor_bytes(work, b_rows) +
+           written_bytes(work) * (work.adds_c ? 2 : 1) + work.bias_bytes;
 }
 
 double share_of_d(const Workload& work) { return written_bytes(work) / compulsory_bytes(work); }

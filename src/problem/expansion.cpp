@@ -72,7 +72,6 @@ OperandGeometry expanded_operand(const ExpandedWeights& expansion, const void* w
         .values = in_workspace(workspace, expansion.at),
         .value_strides = expansion.to};
     if (expansion.has_factors) {
-        operand.recipe.granularity = Granularity::row;
         operand.scales = in_workspace(workspace, expansion.factors_at());
         operand.scale_strides = {.group = expansion.n, .row = 1};
     } else {

@@ -37,7 +37,7 @@ struct OperandGeometry {
     OperandRecipe recipe;
     const void* values = nullptr;
     Strides value_strides{};
-    const void* scales = nullptr;  // null without scales
+    const void* scales = nullptr;  // null without scales; expanded weights: their factors of rows (ExpandedWeights)
     Strides scale_strides{};       // over group, row block, k block
     std::int64_t scale_columns = 0;
     bool scales_restart_per_group =

@@ -79,10 +79,10 @@ TEST(ExpandedWeights, ArePlannedAsFp8WithAFactorForEachRow) {
     const ProblemSizes sizes = groups_of(4, 32768, 4096, 7168);
     const Workload work = workload(packed(sizes));
     ASSERT_TRUE(work.before.expand_b && work.if_not_expanded);
-    EXPECT_EQ(name(work.recipe), "1x128:row");
+    EXPECT_EQ(name(work.recipe), "1x128:e4m3");
     EXPECT_EQ(family_tile(work).order.folded, Folded::b);
     EXPECT_EQ(family_tile(work).b, (hopper::Side{.values = hopper::ValueFormat::e4m3, .scale_rows = 1, .scale_k = 32}));
-    EXPECT_EQ(work.key, "m_grouped_offsets 1x128:row bf16 m=32768 n=4096 k=7168 groups=4 expanded");
+    EXPECT_EQ(work.key, "m_grouped_offsets 1x128:e4m3 bf16 m=32768 n=4096 k=7168 groups=4 expanded");
     EXPECT_EQ(work.if_not_expanded->key, "m_grouped_offsets 1x128:mxfp4 bf16 m=32768 n=4096 k=7168 groups=4 packed");
     const Plan chosen = plan(packed(sizes), h200());
     ProblemSizes fp8 = sizes;

@@ -113,7 +113,7 @@ TEST(Expansion, ToBf16IsNamedAndTheProductReadsIt) {
         << messages(workspace_findings(p, {}));
     const Geometry mxfp4 = geometry(p);
     const Geometry of_mxfp4 = after_workspace(mxfp4, workspace_plan(mxfp4), address(0x4000));
-    EXPECT_EQ(of_mxfp4.b.recipe, (OperandRecipe{Format::bf16, Granularity::row, Format::f32}));
+    EXPECT_EQ(of_mxfp4.b.recipe, (OperandRecipe{Format::bf16, Granularity::none, Format::f32}));
     EXPECT_EQ(of_mxfp4.b.scales, address(0x4000 + 4096 * 4096 * 2));
     EXPECT_FALSE(of_mxfp4.b.packed.given || of_mxfp4.b.has_tensor_scale);
     p = with_packed_shape(sample_on_gpu({.recipe = "bf16:nvfp4", .m = 4096, .n = 4096, .k = 4096}), 0);
@@ -135,7 +135,7 @@ TEST(Expansion, IsNamedAndTheProductReadsIt) {
     const Geometry g = geometry(p);
     const Geometry product = after_workspace(g, workspace_plan(g), address(0x4000));
     EXPECT_FALSE(product.b.packed.given);
-    EXPECT_EQ(name(product.b.recipe), "row");
+    EXPECT_EQ(name(product.b.recipe), "e4m3") << "factors are no scales";
     EXPECT_EQ(product.b.values, address(0x4000));
     EXPECT_EQ(product.b.value_strides.row, 4096);
     EXPECT_EQ(product.b.scales, address(0x4000 + 4096 * 4096));
