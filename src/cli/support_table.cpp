@@ -12,6 +12,7 @@
 #include "plan/pack.h"
 #include "plan/variant.h"
 #include "plan/workload.h"
+#include "problem/gpu_routes.h"
 #include "problem/packed_problem.h"
 #include "problem/problem_sizes.h"
 
@@ -114,8 +115,6 @@ SupportAnswer asked(const SupportQuery& query) {
     return answer;
 }
 
-bool is_fp4(const OperandRecipe& side) { return side.values == Format::e2m1; }
-
 template <class Visit>
 void for_each_pair(Visit visit) {
     for (const Side& a : activations) {
@@ -162,27 +161,6 @@ const std::vector<Family>& families() {
         {"k-grouped", {Grouping::k_grouped, Grouping::k_grouped_aligned_offsets, Grouping::k_grouped_flat}}};
     return list;
 }
-
-/// Recipes that share the rules of groupings and layouts. Each recipe with a Hopper kernel is of one kind.
-struct Kind {
-    const char* title;
-    bool (*has)(const Recipe&);
-};
-
-bool is_mxfp8(const OperandRecipe& side) { return side.granularity == Granularity::block_1x32 && !is_fp4(side); }
-bool is_bf16_side(const OperandRecipe& side) { return side.values == Format::bf16; }
-/// With scales that are not 1x32, or none. Sides of the tables have no other formats.
-bool is_fp8_side(const OperandRecipe& side) { return !is_fp4(side) && !is_mxfp8(side) && !is_bf16_side(side); }
-bool is_with_mxfp8(const Recipe& r) {
-    return (is_mxfp8(r.a) && is_fp8_side(r.b)) || (!is_bf16_side(r.a) && is_mxfp8(r.b));
-}
-
-constexpr std::array kinds{
-    Kind{"fp8 x fp8", [](const Recipe& r) { return is_fp8_side(r.a) && is_fp8_side(r.b); }},
-    Kind{"MXFP8 x fp8; fp8, MXFP8 or NVFP4 x MXFP8", is_with_mxfp8},
-    Kind{"bf16 x MXFP8", [](const Recipe& r) { return is_bf16_side(r.a) && is_mxfp8(r.b); }},
-    Kind{"bf16 x MXFP4 or NVFP4", [](const Recipe& r) { return is_bf16_side(r.a) && is_fp4(r.b); }},
-    Kind{"other activations x MXFP4 or NVFP4", [](const Recipe& r) { return !is_bf16_side(r.a) && is_fp4(r.b); }}};
 
 bool all_run_on_hopper(const std::vector<Recipe>& recipes, Grouping grouping, Layout layout) {
     return std::ranges::all_of(recipes, [&](const Recipe& recipe) {
@@ -244,7 +222,8 @@ SupportTable fp4_weights() {
         .head = {"recipe", "dense, packed", "dense, not packed", "m-grouped, packed", "m-grouped, not packed"}};
     table.note = "Layout nt. Weights that are not packed are packed by each call, into a workspace (w).";
     for_each_pair([&](const Side&, const Side&, const Recipe& recipe) {
-        if (!is_fp4(recipe.b) || !runs_on_hopper(recipe)) return;
+        const std::optional<GpuRoute> route = gpu_route(recipe);
+        if (!route || route->b != Arrival::tiles) return;
         std::vector<std::string> row{"`" + name(recipe) + "`"};
         for (const Grouping grouping : {Grouping::dense, Grouping::m_grouped_offsets}) {
             for (const bool packed : {true, false})
@@ -297,10 +276,11 @@ SupportAnswer support(const SupportQuery& query) {
 
 std::vector<SupportRule> support_rules() {
     std::vector<SupportRule> rules;
-    for (const Kind& kind : kinds) {
-        SupportRule& rule = rules.emplace_back(SupportRule{.title = kind.title});
+    for (const PairGroup* group : pair_groups) {
+        SupportRule& rule = rules.emplace_back(SupportRule{.title = group->title});
         for_each_pair([&](const Side&, const Side&, const Recipe& recipe) {
-            if (kind.has(recipe) && runs_on_hopper(recipe)) rule.recipes.push_back(recipe);
+            const std::optional<GpuRoute> route = gpu_route(recipe);
+            if (route && route->group == group) rule.recipes.push_back(recipe);
         });
         for (const Family& family : families()) {
             const bool all = std::ranges::all_of(family.members, [&](Grouping grouping) {

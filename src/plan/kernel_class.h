@@ -7,6 +7,7 @@
 
 #include "hopper/description/kernel.h"
 #include "problem/canonical_order.h"
+#include "problem/gpu_routes.h"
 
 namespace tilewright::planner {
 
@@ -26,8 +27,7 @@ constexpr hopper::Side side_of(const OperandRecipe& operand, ScaleUse use, int c
     return side;
 }
 
-/// The class of kernels for a recipe that `validate` accepts, with operands in `values`. If only A has scales, and of
-/// rows, B of fp8 is multiplied by ones, as if it had scales of rows.
+/// The class of kernels for a recipe that `validate` accepts, with operands in `values`.
 constexpr hopper::Kernel kernel_class(const Recipe& recipe, Accumulation accumulation, Format a_values,
                                       Format b_values) {
     hopper::Kernel kernel;
@@ -35,7 +35,7 @@ constexpr hopper::Kernel kernel_class(const Recipe& recipe, Accumulation accumul
     const int chain = kernel.order.chain;
     kernel.a = side_of(recipe.a, kernel.order.a, chain, a_values);
     kernel.b = side_of(recipe.b, kernel.order.b, chain, b_values);
-    if (is_fp8(b_values) && recipe.b.granularity == Granularity::none && kernel.order.a == ScaleUse::end) {
+    if (const std::optional<GpuRoute> route = gpu_route(recipe); route && route->ones_for_b) {
         kernel.order.b = ScaleUse::end;
         kernel.b.scale_rows = 1;
     }

@@ -9,29 +9,8 @@
 namespace tilewright {
 namespace {
 
-/// The least rows per group from which packed weights are expanded. From these rows on, the kernels that decode packed
-/// weights take longer than the expansion plus its product (one H200, n 4096, k 7168):
-/// - A with 1x128 scales: some 540 measured, 700 by the planner's model.
-/// - A with epilogue scales: some 1240.
-/// - A with 1x32 scales was not timed. Its kernels promote four times as often, with scales of columns that expanded
-///   weights do not need. By counts they gain from fewer rows on.
-///
-/// The other limits: with fewer products than these, one more launch costs more than is gained. Narrow weights or fewer
-/// elements of D leave SMs idle, because the tile is 128x256.
-///
-/// The numbers for bf16 activations are predictions, because only 4 x 8192 rows were timed. bf16 is multiplied at 790
-/// TFLOP/s. Memory moves 2.53 bytes per element at 3.96 TB/s. From the times of the decoding kernels (one H200, 4 x
-/// 8192 rows), both ways take equally long at these rows per group:
-/// - n 4096, k 7168: MXFP4 1600, NVFP4 730.
-/// - n 7168, k 2048: MXFP4 1300, NVFP4 690.
-///
-/// NVFP4 was timed when its kernels had a fifth more instructions. The model now gives more than 1,024
-/// (tests/plan/expanded_test.cpp).
-std::int64_t least_expanded_rows(const Geometry& g) {
-    if (is_multiplied_as_bf16({g.a.recipe, g.b.recipe})) return is_nvfp4(g.b.recipe) ? 1280 : 2048;
-    const Granularity scales = g.a.recipe.granularity;
-    return scales == Granularity::block_1x128 || scales == Granularity::block_1x32 ? 768 : 1280;
-}
+/// With fewer products than these, one more launch costs more than is gained. Narrow weights or fewer elements of D
+/// leave SMs idle, because the tile is 128x256.
 constexpr std::int64_t least_expanded_columns = 2560;
 constexpr double least_expanded_elements = 0x1p22;
 constexpr double least_expanded_products = 0x1p35;
@@ -57,10 +36,11 @@ std::int64_t ExpandedWeights::factors_at() const {
 }
 
 ExpandedWeights expansion_of(const Geometry& g) {
-    const Format values = is_multiplied_as_bf16({g.a.recipe, g.b.recipe}) ? Format::bf16 : Format::e4m3;
+    const CanonicalOrder order = canonical_order({g.a.recipe, g.b.recipe}, g.accumulation).value_or(CanonicalOrder{});
+    const Format values = multiplied_format(g.b.recipe.values, order.step);
     const std::int64_t row = round_up<std::int64_t>(g.k, hopper_alignment * 8 / bits(values));
     ExpandedWeights expansion{
-        .from = g.b.packed, .values = values, .has_factors = is_mxfp4(g.b.recipe), .n = g.n, .k = g.k};
+        .from = g.b.packed, .values = values, .has_factors = order.folded == Folded::b, .n = g.n, .k = g.k};
     if (has_group_dimension_b(g.grouping.grouping)) expansion.groups = g.groups;
     expansion.to = {.group = g.n * row, .row = row, .k = 1};
     return expansion;
@@ -88,7 +68,7 @@ bool expands_weights(const Geometry& g) {
     const PackedGeometry& packed = g.b.packed;
     if (!packed.given || packed.windows != 0 || packed.wide_row >= 0 || is_k_grouped(g.grouping.grouping)) return false;
     const std::optional<GpuRoute> route = gpu_route({g.a.recipe, g.b.recipe});
-    if (!route || !route->expanded) return false;
+    if (!route || route->expanded_rows == 0) return false;
     const std::int64_t rows = known_rows(g);
     const ExpandedWeights expansion = expansion_of(g);
     // Without overflow.
@@ -97,7 +77,7 @@ bool expands_weights(const Geometry& g) {
     const double products = elements * static_cast<double>(g.k);
     const double row_bytes = static_cast<double>(g.k) * bits(expansion.values) / 8 + hopper_alignment;
     const double bytes = static_cast<double>(expansion.groups) * static_cast<double>(g.n) * row_bytes;
-    return rows >= least_expanded_rows(g) && g.n >= least_expanded_columns && elements >= least_expanded_elements &&
+    return rows >= route->expanded_rows && g.n >= least_expanded_columns && elements >= least_expanded_elements &&
            products >= least_expanded_products && bytes <= static_cast<double>(most_expanded_bytes);
 }
 

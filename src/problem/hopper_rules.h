@@ -52,6 +52,9 @@ HopperCall hopper_call(const Geometry& geometry);
 
 /// Recipes and groupings that no Hopper kernel supports, whatever the sizes: one finding for each mistake. gpu_routes.h
 /// has the supported pairs.
+std::vector<Finding> without_kernels(const HopperCall& call);
+
+/// The same, and codes that no kernel packs.
 std::vector<Finding> unsupported_on_hopper(const HopperCall& call);
 
 /// Packed weights are loaded in runs of bytes from multiples of this on.

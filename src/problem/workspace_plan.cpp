@@ -79,13 +79,13 @@ std::optional<CopyReason> why_b_is_copied(const Geometry& g, const GpuRoute& rou
 /// The copies of fp8 operands along k, among those along their rows.
 void plan_copies(const Geometry& g, const GpuRoute& route, WorkspacePlan& plan) {
     const MnMajor order = mn_major(g);
-    const auto may_be_copied = [](const OperandGeometry& operand, Arrival arrival) {
-        return is_fp8(operand.recipe.values) && is_read_in_place(arrival);
+    const auto may_be_copied = [](Arrival arrival) {
+        return arrival == Arrival::either_order || arrival == Arrival::along_k;
     };
     CopyAlongK a = copy_of_a(g), b = copy_of_b(g);
     std::optional<CopyReason> of_a, of_b;
-    const bool a_is_along_rows = order.a && may_be_copied(g.a, route.a);
-    const bool b_is_along_rows = order.b && may_be_copied(g.b, route.b);
+    const bool a_is_along_rows = order.a && may_be_copied(route.a);
+    const bool b_is_along_rows = order.b && may_be_copied(route.b);
     if (a_is_along_rows) of_a = why_a_is_copied(g, route, a);
     if (b_is_along_rows) of_b = why_b_is_copied(g, route, b, a_is_along_rows);
     const bool both = a_is_along_rows && b_is_along_rows;
@@ -118,25 +118,28 @@ bool is_loaded_stride(std::int64_t codes, std::int64_t count) {
 bool has_raw_codes(const Geometry& g, const GpuRoute& route) {
     const bool whole = g.k > 0 && g.k % g.b.k_block() == 0 && g.k <= formats::raw_k_limit;
     const Strides& strides = g.b.value_strides;
-    return route.raw && whole && std::bit_cast<std::uintptr_t>(g.b.values) % hopper_alignment == 0 &&
-           is_loaded_stride(strides.row, g.n) && (g.n <= 1 || strides.row >= g.k) &&
+    return route.raw && whole && has_codes_along_k(g) &&
+           std::bit_cast<std::uintptr_t>(g.b.values) % hopper_alignment == 0 && is_loaded_stride(strides.row, g.n) &&
+           (g.n <= 1 || strides.row >= g.k) &&
            is_loaded_stride(strides.group, has_group_dimension_b(g.grouping.grouping) ? g.groups : 1);
 }
 
 /// `groups`: 1 for an operand without a group dimension. Scales that stay where they are do not keep a matrix that all
 /// groups share from being decoded once.
-DecodedOperand decoding_of(const OperandGeometry& from, std::int64_t groups, std::int64_t rows, std::int64_t k) {
+DecodedOperand decoding_of(const OperandGeometry& from, StepKind multiplied, std::int64_t groups, std::int64_t rows,
+                           std::int64_t k) {
     const bool shared = from.value_strides.group == 0 && (from.scale_strides.group == 0 || !is_nvfp4(from.recipe));
     DecodedOperand decoding{.from = from, .matrices = shared && groups > 1 ? 1 : groups, .rows = rows, .k = k};
-    decoding.values = is_mxfp4(from.recipe) ? Format::e4m3 : Format::bf16;
+    decoding.values = multiplied_format(from.recipe.values, multiplied);
     const std::int64_t row = round_up<std::int64_t>(k, hopper_alignment * 8 / bits(decoding.values));
     decoding.to = {.group = shared ? 0 : rows * row, .row = row, .k = 1};
     return decoding;
 }
 
 /// The capacity of a masked group may be many times its rows.
-DecodedOperand decoding_of_a(const Geometry& g) {
-    DecodedOperand decoding = decoding_of(g.a, has_group_dimension_a(g.grouping.grouping) ? g.groups : 1, g.m, g.k);
+DecodedOperand decoding_of_a(const Geometry& g, StepKind multiplied) {
+    DecodedOperand decoding =
+        decoding_of(g.a, multiplied, has_group_dimension_a(g.grouping.grouping) ? g.groups : 1, g.m, g.k);
     const bool masked = g.grouping.grouping == Grouping::m_grouped_masked;
     if (masked && decoding.matrices == g.groups) decoding.row_counts = g.grouping.sizes;
     return decoding;
@@ -181,9 +184,11 @@ Operand weights_of(const Geometry& g) {
 
 WeightPacking packing_of(const Geometry& g, const GpuRoute& route) {
     const bool grouped = has_group_dimension_b(g.grouping.grouping);
-    const bool mxfp4 = is_mxfp4(g.b.recipe), as_bf16 = route.multiplied == StepKind::bf16;
-    const formats::PackedInternal every_call{.windows = mxfp4 && !as_bf16 ? formats::BlockWindows::blocks : 0,
-                                             .wide_row = mxfp4 && as_bf16 ? 0 : -1};
+    formats::PackedInternal every_call{};
+    if (canonical_order({g.a.recipe, g.b.recipe}, g.accumulation)->folded == Folded::b) {
+        if (route.multiplied == StepKind::fp8) every_call.windows = formats::BlockWindows::blocks;
+        if (route.multiplied == StepKind::bf16) every_call.wide_row = 0;
+    }
     WeightPacking packing{.weights = weights_of(g)};
     packing.packed = {.version = packed_version,
                       .recipe = g.b.recipe,
@@ -215,7 +220,9 @@ void replace_weights(const WeightPacking& packing, const void* workspace, Operan
     b.packed.raw = packing.raw;
     b.packed.tile_bytes = packed_sections(packing).tile_bytes();
     b.scales = b.tensor_scale = nullptr;
-    if (!packing.raw) b.values = nullptr;
+    if (packing.raw) return;
+    b.values = nullptr;
+    b.value_strides = {.k = 1};
 }
 
 }  // namespace
@@ -232,13 +239,13 @@ WorkspacePlan workspace_plan(const Geometry& g, bool expands) {
     ++times_made.workspace_plans;
     WorkspacePlan plan;
     const std::optional<GpuRoute> route = gpu_route({g.a.recipe, g.b.recipe});
-    if (!route || (is_k_grouped(g.grouping.grouping) && !route->groups_of_k)) return plan;
-    if (route->a == Arrival::decoded) plan.decode_a = decoding_of_a(g);
+    if (!route || (is_k_grouped(g.grouping.grouping) && route->group->no_groups_of_k != nullptr)) return plan;
+    if (route->a == Arrival::decoded) plan.decode_a = decoding_of_a(g, route->multiplied);
     if (route->b == Arrival::decoded) {
-        plan.decode_b = decoding_of(g.b, has_group_dimension_b(g.grouping.grouping) ? g.groups : 1, g.n, g.k);
+        plan.decode_b =
+            decoding_of(g.b, route->multiplied, has_group_dimension_b(g.grouping.grouping) ? g.groups : 1, g.n, g.k);
     }
-    const bool packs = route->b == Arrival::tiles && !g.b.packed.given && has_codes_along_k(g);
-    if (packs) plan.pack_b = packing_of(g, *route);
+    if (route->b == Arrival::tiles && !g.b.packed.given) plan.pack_b = packing_of(g, *route);
     if (expands) plan.expand_b = expansion_of(g);
     plan_copies(g, *route, plan);
     place(plan.copy_a, plan);

@@ -27,10 +27,10 @@ TEST(GpuRoutes, DecodeWhatTheTensorCoreDoesNotMultiply) {
         EXPECT_NE(route->a, Arrival::tiles) << name(recipe);
         EXPECT_EQ(route->b == Arrival::tiles, recipe.b.values == Format::e2m1) << name(recipe);
         EXPECT_EQ(step, canonical_order(recipe, Accumulation::promoted)->step) << name(recipe);
-        EXPECT_TRUE(route->b == Arrival::tiles || (!route->raw && !route->expanded)) << name(recipe);
+        EXPECT_TRUE(route->b == Arrival::tiles || (!route->raw && route->expanded_rows == 0)) << name(recipe);
         const bool by_16_or_32 = recipe.a.values == Format::e2m1 || k_block(recipe.a.granularity) == 32 ||
                                  recipe.b.values == Format::e2m1 || k_block(recipe.b.granularity) == 32;
-        EXPECT_EQ(route->groups_of_k, !by_16_or_32) << name(recipe);
+        EXPECT_EQ(route->group->no_groups_of_k == nullptr, !by_16_or_32) << name(recipe);
         EXPECT_EQ(is_multiplied_as_bf16(recipe), step == StepKind::bf16) << name(recipe);
     }
     EXPECT_EQ(routes, 169);
@@ -51,24 +51,37 @@ TEST(GpuRoutes, ARecipeOfEachKind) {
     struct Case {
         const char* recipe;
         Arrival a, b;
-        bool raw, expanded;
+        bool raw;
+        int expanded_rows;
     };
-    for (const auto& [recipe, a, b, raw, expanded] :
-         {Case{"1x128:128x128", either_order, either_order, false, false},
-          Case{"row:e4m3", either_order, either_order, false, false}, Case{"mxfp8:row", along_k, along_k, false, false},
-          Case{"bf16:mxfp8", along_k, decoded, false, false}, Case{"1x128:mxfp4", along_k, tiles, true, true},
-          Case{"mxfp8:mxfp4", along_k, tiles, false, true}, Case{"mxfp4:mxfp4", decoded, tiles, false, false},
-          Case{"row:nvfp4", decoded, tiles, false, false}, Case{"nvfp4:nvfp4", decoded, tiles, false, true}}) {
+    for (const auto& [recipe, a, b, raw, expanded_rows] :
+         {Case{"1x128:128x128", either_order, either_order, false, 0},
+          Case{"row:e4m3", either_order, either_order, false, 0}, Case{"mxfp8:row", along_k, along_k, false, 0},
+          Case{"bf16:mxfp8", only_along_k, decoded, false, 0}, Case{"1x128:mxfp4", along_k, tiles, true, 768},
+          Case{"row:mxfp4", along_k, tiles, true, 1280}, Case{"mxfp8:mxfp4", along_k, tiles, false, 768},
+          Case{"mxfp4:mxfp4", decoded, tiles, false, 0}, Case{"row:nvfp4", decoded, tiles, false, 0},
+          Case{"bf16:mxfp4", only_along_k, tiles, false, 2048}, Case{"nvfp4:nvfp4", decoded, tiles, false, 1280}}) {
         const std::optional<GpuRoute> route = gpu_route(recipe_named(recipe));
         ASSERT_TRUE(route) << recipe;
         EXPECT_EQ(route->a, a) << recipe;
         EXPECT_EQ(route->b, b) << recipe;
         EXPECT_EQ(route->raw, raw) << recipe;
-        EXPECT_EQ(route->expanded, expanded) << recipe;
+        EXPECT_EQ(route->expanded_rows, expanded_rows) << recipe;
     }
     for (const char* recipe : {"bf16:bf16", "f16:f16", "f32:mxfp4", "128x128:128x128.ue8m0", "mxfp4:nvfp4",
                                "mxfp8:bf16", "mxfp4:row", "nvfp4:row", "mxfp4:mxfp8"}) {
         EXPECT_EQ(gpu_route(recipe_named(recipe)).has_value(), std::string(recipe).starts_with("128x128")) << recipe;
+    }
+}
+
+/// Only fp8 with one scale per row or tensor, next to fp8 without scales.
+TEST(GpuRoutes, OnesStandForScalesThatBLacks) {
+    for (const Recipe& recipe : all_recipes()) {
+        const std::optional<GpuRoute> route = gpu_route(recipe);
+        const bool at_end =
+            canonical_order(recipe, Accumulation::promoted).value_or(CanonicalOrder{}).a == ScaleUse::end;
+        const bool b_is_folded = is_fp8(recipe.b.values) && recipe.b.granularity == Granularity::none;
+        EXPECT_EQ(route && route->ones_for_b, at_end && b_is_folded) << name(recipe);
     }
 }
 
