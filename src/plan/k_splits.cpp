@@ -3,8 +3,7 @@
 #include "hopper/description/derive.h"
 #include "hopper/schedule/dense.h"
 #include "plan/choose.h"
-#include "plan/legality.h"
-#include "problem/packed_problem.h"
+#include "problem/hopper_rules.h"
 
 namespace tilewright::planner {
 
@@ -19,10 +18,9 @@ std::vector<std::int64_t> k_splits(const hopper::Kernel& kernel, std::int64_t k)
 }
 
 std::vector<std::int64_t> planned_k_splits(const Problem& problem, const DeviceDescription& device) {
-    // FP4 weights that are not packed have the bits of packed ones, in whatever order their codes are.
-    const bool packs = problem.b.values.given() && problem.b.values.format == Format::e2m1;
-    const Workload work = workload(packs ? with_packed_shape(problem, 0) : problem);
-    if (work.empty() || !unsupported(work).empty()) return {};
+    const Workload work = workload(problem);
+    // Weights have the bits of packed ones, also if their codes are in an order that no kernel packs.
+    if (work.empty() || !without_kernels(work.asked).empty()) return {};
     return k_splits(choose(work, device, tuned_rows()), work.k);
 }
 
