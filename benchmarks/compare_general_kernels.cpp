@@ -6,7 +6,7 @@
 // PACK is a kernels.pack of a build in which every tile had a general kernel (benchmarks/old_pack.h). The calls are
 // those of check/general_calls.h, of other seeds than the kernels were chosen for. Both results must have the same
 // bits. Exit codes:
-// - 1: other bits, or more loss than plan/pack.h allows in the mean or in 99 of 100 calls;
+// - 1: other bits, or more loss than plan/shipped_kernels.h allows in the mean or in 99 of 100 calls;
 // - 2: a wrong call, or no GPU.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -23,9 +23,9 @@
 #include "bench/pack_calls.h"
 #include "check/general_calls.h"
 #include "cuda/runtime.h"
-#include "plan/pack.h"
 #include "plan/planned_tile.h"
 #include "plan/runnable.h"
+#include "plan/shipped_kernels.h"
 #include "plan/variant.h"
 #include "problem/geometry.h"
 #include "problem/workspace_plan.h"

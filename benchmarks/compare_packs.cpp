@@ -22,8 +22,8 @@
 #include "bench/pack_calls.h"
 #include "cuda/runtime.h"
 #include "launch/tile_code.h"
-#include "plan/pack.h"
 #include "plan/runnable.h"
+#include "plan/shipped_kernels.h"
 #include "problem/geometry.h"
 
 #include "old_pack.h"
@@ -88,7 +88,7 @@ void print_each(const Comparison& result) {
 int compare(const std::string& path, int rounds, bool each) {
     OldPack old(path);
     if (cuda::embedded_pack().kernels().empty()) throw std::runtime_error("this build has no kernel pack");
-    const std::vector<hopper::Kernel> tiles = planner::pack();
+    const std::vector<hopper::Kernel> tiles = planner::shipped_kernels();
     const auto is_known = [&](const hopper::Kernel& tile) {
         return old.kernels().find(launch::kernel_expression(tile)).has_value();
     };

@@ -197,7 +197,8 @@ private:
 
     /// The shipped tile with one block per SM; nothing if there is none.
     static std::optional<hopper::Kernel> shipped(const Loop& loop, const Problem& problem) {
-        for (const hopper::Kernel& tile : planner::shipped_tiles(planner::family_tile(planner::workload(problem)))) {
+        for (const hopper::Kernel& tile :
+             planner::shipped_tiles(planner::shapeless_kernel(planner::workload(problem)))) {
             const bool same = tile.shape.m == loop.m && tile.shape.n == loop.n && !tile.swap_ab;
             if (same && tile.cluster.size == 1 && design_of(tile).blocks_per_sm == 1) return tile;
         }

@@ -33,8 +33,8 @@ Problem shapes_of(const PackProblem& problem);
 /// Whether calls of layout nt reach a kernel without preparation: none with packed or expanded weights do.
 bool is_called(const hopper::Kernel& kernel);
 
-/// Kernels of planner::pack() with typical problems that run them, at most `most` per kernel: those for which the
-/// planner ranks its tile highest. Asks only the planner.
+/// Kernels of planner::shipped_kernels() with typical problems that run them, at most `most` per kernel: those for
+/// which the planner ranks its tile highest. Asks only the planner.
 std::vector<PackProblem> pack_problems(const DeviceDescription& device, std::size_t most);
 
 /// The call, without kernels. Nothing if it needs a bias or odd rows of D, which operands of benchmarks do not have.

@@ -9,7 +9,7 @@
 
 #include "output/table.h"
 #include "plan/choose.h"
-#include "plan/pack.h"
+#include "plan/shipped_kernels.h"
 #include "plan/variant.h"
 #include "plan/workload.h"
 #include "problem/gpu_routes.h"
@@ -82,7 +82,7 @@ std::vector<ProblemSizes> typical_sizes(const SupportQuery& query) {
 }
 
 bool is_precompiled(const Problem& problem, const DeviceDescription& device) {
-    static const std::vector<hopper::Kernel> pack = planner::pack();
+    static const std::vector<hopper::Kernel> pack = planner::shipped_kernels();
     const planner::Workload work = planner::workload(problem);
     const hopper::Kernel tile = planner::choose(work, device, planner::tuned_rows());
     return std::ranges::find(pack, planner::variant(work.geometry, tile)) != pack.end();

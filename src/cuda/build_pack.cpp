@@ -1,4 +1,4 @@
-// Builds the kernel pack while the library is built. It compiles the tiles of plan/pack.h and the kernels of
+// Builds the kernel pack while the library is built. It compiles the tiles of plan/shipped_kernels.h and the kernels of
 // launch/other_kernels.h with NVRTC, on all cores. It fails if a kernel spills or is serialised. Kernels
 // that did not change are read from the cache folder.
 //
@@ -20,7 +20,7 @@
 #include "cuda/ptxas_log.h"
 #include "launch/other_kernels.h"
 #include "launch/tile_code.h"
-#include "plan/pack.h"
+#include "plan/shipped_kernels.h"
 
 namespace tilewright::cuda {
 namespace {
@@ -39,7 +39,7 @@ struct Shipped {
 
 std::vector<Shipped> all_kernels() {
     std::vector<Shipped> list;
-    for (const hopper::Kernel& tile : planner::pack()) {
+    for (const hopper::Kernel& tile : planner::shipped_kernels()) {
         list.push_back(
             {{.text = launch::kernel_source, .expression = launch::kernel_expression(tile)}, launch::describe(tile)});
     }

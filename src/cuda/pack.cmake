@@ -1,5 +1,5 @@
 # The kernel pack: compiled by a program of this build where NVRTC is present, embedded as one read-only block.
-option(TILEWRIGHT_KERNEL_PACK "Compile the kernels of src/plan/pack.cpp into the library, if NVRTC is found" ON)
+option(TILEWRIGHT_KERNEL_PACK "Compile the kernels of src/plan/shipped_kernels.cpp into the library, if NVRTC is found" ON)
 set(TILEWRIGHT_KERNEL_CACHE "${PROJECT_BINARY_DIR}/kernels" CACHE PATH "Where compiled kernels of the pack are kept")
 
 set(TILEWRIGHT_TOOLKITS "/usr/local/cuda*" CACHE STRING "Folders of CUDA toolkits, in which NVRTC is looked for")

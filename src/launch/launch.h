@@ -15,7 +15,8 @@ int raster_width(const Geometry& geometry, const hopper::Design& tile);
 
 struct Launch {
     hopper::AllArguments arguments{};  // The launcher fills in the tensor maps and the report.
-    // Maps through which nothing is read have no base: without any k, and templates.
+    // Maps have no base if nothing is read through them: templates, and all maps without any k.
+    //
     // k-grouped, groups that begin anywhere: templates, from which the kernel makes the maps of each group.
     hopper::TensorMapDescription a{};
     std::optional<hopper::TensorMapDescription> b{};  // Not for packed tiles.

@@ -24,7 +24,7 @@ KernelPlan kernel_plan(const Geometry& product, const hopper::Kernel& chosen) {
 }
 
 KernelPlan given_kernel(const Geometry& product, const hopper::Kernel& kernel) {
-    if (!serves(product, kernel))
+    if (!can_run(product, kernel))
         throw std::logic_error("another variant of " + name(planned_tile(kernel)) + " serves");
     return with_tma(product, kernel);
 }

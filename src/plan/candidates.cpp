@@ -39,13 +39,13 @@ void add_variants(const hopper::Kernel& block, std::vector<hopper::Kernel>& list
 
 }  // namespace
 
-std::vector<hopper::Kernel> candidates(const hopper::Kernel& family) {
+std::vector<hopper::Kernel> candidates(const hopper::Kernel& shapeless) {
     std::vector<hopper::Kernel> list;
-    hopper::Kernel tile = family;
+    hopper::Kernel tile = shapeless;
     for (bool swap : {false, true}) {
         tile.swap_ab = swap;
         std::vector rows(row_choices.begin(), row_choices.end());
-        if (family.b.is_packed()) rows.push_back(packed_rows_choice);
+        if (shapeless.b.is_packed()) rows.push_back(packed_rows_choice);
         for (const auto& [m, warpgroups] : rows) {
             tile.shape.m = m;
             tile.shape.warpgroups = warpgroups;

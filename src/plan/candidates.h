@@ -7,7 +7,7 @@
 
 namespace tilewright::planner {
 
-/// All of them, with formats, scaling and family from `family`.
-std::vector<hopper::Kernel> candidates(const hopper::Kernel& family);
+/// All of them, with all other fields from `shapeless`.
+std::vector<hopper::Kernel> candidates(const hopper::Kernel& shapeless);
 
 }  // namespace tilewright::planner

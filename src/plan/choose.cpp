@@ -15,7 +15,7 @@
 #include "plan/hints.h"
 #include "plan/kernel_path.h"
 #include "plan/legality.h"
-#include "plan/pack.h"
+#include "plan/shipped_kernels.h"
 #include "plan/shipped_tiles.h"
 #include "plan/workspace_steps.h"
 #include "problem/axes.h"
@@ -33,7 +33,7 @@ bool differs_beyond_stages(const Plan& one, const Plan& other) {
 }
 
 void judge_candidates(const Workload& work, const DeviceDescription& device, Explanation& explanation) {
-    for (const hopper::Kernel& tile : candidates(family_tile(work))) {
+    for (const hopper::Kernel& tile : candidates(shapeless_kernel(work))) {
         if (std::optional<Objection> objection = why_illegal(tile, work, device)) {
             explanation.rejected.push_back(
                 {name(planned_tile(tile)), std::move(objection->rule), std::move(objection->reason)});
@@ -55,13 +55,13 @@ std::vector<hopper::Kernel> legal_ones(std::vector<hopper::Kernel> tiles, const 
 
 /// Tiles that ship, or would ship if their scales' kernels did. All tiles where none of these is legal.
 std::vector<hopper::Kernel> choices(const Workload& work, const DeviceDescription& device) {
-    const hopper::Kernel family = family_tile(work);
+    const hopper::Kernel shapeless = shapeless_kernel(work);
     const bool expanded = work.if_not_expanded != nullptr;
-    const std::vector<hopper::Kernel> ours = expanded ? expanded_tiles(family) : shipped_tiles(family);
+    const std::vector<hopper::Kernel> ours = expanded ? expanded_tiles(shapeless) : shipped_tiles(shapeless);
     std::vector<hopper::Kernel> tiles = legal_ones(ours, work, device);
-    if (tiles.empty()) tiles = legal_ones(unshipped_tiles(family), work, device);
+    if (tiles.empty()) tiles = legal_ones(unshipped_tiles(shapeless), work, device);
     // tests/plan: 64-row tiles are legal on any device, so that there are some.
-    return tiles.empty() ? legal_ones(candidates(family), work, device) : tiles;
+    return tiles.empty() ? legal_ones(candidates(shapeless), work, device) : tiles;
 }
 
 /// The kernel of a tile by which it is chosen: that for D of bf16, where there is one. The addresses and alpha of a
@@ -152,14 +152,14 @@ void apply_tuned_row(const TunedRow& row, const Workload& work, const DeviceDesc
     }
     explanation.tuned_by = fmt::format("{}: {}", row.date, row.command);
     explanation.model_choice = explanation.chosen;
-    explanation.chosen = plan_with(device_tile(row.tile, family_tile(work)), work, device);
+    explanation.chosen = plan_with(device_tile(row.tile, shapeless_kernel(work)), work, device);
 }
 
 /// Looks among the shipped tiles if the chosen one ships.
-void find_next_best(const hopper::Kernel& family, Explanation& explanation) {
-    const std::vector<hopper::Kernel> shipped = shipped_tiles(family);
+void find_next_best(const hopper::Kernel& shapeless, Explanation& explanation) {
+    const std::vector<hopper::Kernel> shipped = shipped_tiles(shapeless);
     const auto ships = [&](const Plan& plan) {
-        const hopper::Kernel tile = device_tile(planned_tile(plan), family);
+        const hopper::Kernel tile = device_tile(planned_tile(plan), shapeless);
         const bool runs = plan.variant != "general" || serves_general_calls(tile);
         return runs && std::ranges::find(shipped, tile) != shipped.end();
     };
@@ -221,11 +221,11 @@ Plan plan_of(const hopper::Kernel& wanted, const Workload& work, const DeviceDes
 }
 
 TileChoice choose_tiles(const Workload& given, const DeviceDescription& device, const std::vector<TunedRow>& rows) {
-    if (given.empty()) return {family_tile(given), family_tile(given)};
+    if (given.empty()) return {shapeless_kernel(given), shapeless_kernel(given)};
     const Workload work = with_slices(given, device, rows);
     if (const TunedRow* row = tuned_row(rows, device.name, work)) {
         if (!why_illegal(row->tile, work, device)) {
-            return with_general_tile(device_tile(row->tile, family_tile(work)), work, device);
+            return with_general_tile(device_tile(row->tile, shapeless_kernel(work)), work, device);
         }
     }
     return with_general_tile(model_choice(work, device), work, device);
@@ -245,7 +245,7 @@ Explanation explain(const Problem& problem, const DeviceDescription& device, con
     if (!explanation.unavailable.empty()) return explanation;
     explanation.first = workspace_steps(call);
     if (work.empty()) {
-        explanation.chosen = plan_of(family_tile(work), work, device);
+        explanation.chosen = plan_of(shapeless_kernel(work), work, device);
         return explanation;
     }
     judge_candidates(work, device, explanation);
@@ -253,7 +253,7 @@ Explanation explain(const Problem& problem, const DeviceDescription& device, con
     if (const TunedRow* row = tuned_row(rows, device.name, work)) {
         apply_tuned_row(*row, work, device, explanation);
     }
-    find_next_best(family_tile(work), explanation);
+    find_next_best(shapeless_kernel(work), explanation);
     return explanation;
 }
 

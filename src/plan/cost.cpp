@@ -6,7 +6,7 @@
 
 #include "hopper/description/derive.h"
 #include "plan/loop.h"
-#include "plan/pack.h"
+#include "plan/shipped_kernels.h"
 #include "problem/canonical_order.h"
 
 namespace tilewright::planner {

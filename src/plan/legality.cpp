@@ -190,7 +190,7 @@ std::vector<Finding> unsupported(const Workload& work) { return unsupported_on_h
 
 std::optional<Objection> why_illegal(const PlannedTile& tile, const Workload& work, const DeviceDescription& device) {
     if (auto objection = why_no_cluster(tile)) return objection;
-    const hopper::Kernel kernel = device_tile(tile, family_tile(work));
+    const hopper::Kernel kernel = device_tile(tile, shapeless_kernel(work));
     const int k = design_of(kernel).stage_k;
     if (tile.k != k) {
         return Objection{"wgmma", fmt::format("{}x{}{}: a stage holds a k-block of {}, not {}", tile.m, tile.n,

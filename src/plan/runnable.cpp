@@ -46,7 +46,7 @@ hopper::Kernel runnable_tile(const PlannedTile& tile, const Problem& problem, co
     if (const auto objection = why_illegal(tile, work, device)) {
         throw Error(fmt::format("tile '{}': {}: {}", name(tile), objection->rule, objection->reason));
     }
-    return device_tile(tile, family_tile(work));
+    return device_tile(tile, shapeless_kernel(work));
 }
 
 }  // namespace tilewright::planner

@@ -7,7 +7,7 @@
 #include "hopper/description/design.h"
 #include "hopper/description/rules.h"
 #include "plan/kernel_class.h"
-#include "plan/pack.h"
+#include "plan/shipped_kernels.h"
 
 namespace tilewright::planner {
 
@@ -15,8 +15,8 @@ using hopper::Kernel;
 
 namespace {
 
-const std::vector<Kernel>& whole_pack() {
-    static const std::vector<Kernel> all = pack();
+const std::vector<Kernel>& all_shipped() {
+    static const std::vector<Kernel> all = shipped_kernels();
     return all;
 }
 
@@ -39,29 +39,29 @@ bool has_forms_of(const Kernel& one, const Kernel& other) {
 /// and `unshipped_tiles` has the shapes of pairs without kernels for all outputs.
 bool gives_shapes(const Kernel& tile) { return tile.output != hopper::Output::f32_by_tma && has_all_outputs(tile); }
 
-Kernel in_shape_of(const Kernel& tile, Kernel family) {
-    family.shape = tile.shape;
-    family.stages = tile.stages;
-    family.swap_ab = tile.swap_ab;
-    family.cluster = tile.cluster;
-    return family;
+Kernel in_shape_of(const Kernel& tile, Kernel shapeless) {
+    shapeless.shape = tile.shape;
+    shapeless.stages = tile.stages;
+    shapeless.swap_ab = tile.swap_ab;
+    shapeless.cluster = tile.cluster;
+    return shapeless;
 }
 
-/// `family` in the shape of a tile of the pack, if the shape serves it: the tile differs at most in the formats of
-/// values, or has scales that ask for as many registers.
-std::optional<Kernel> served(const Kernel& tile, const Kernel& family) {
-    if (!gives_shapes(tile) || tile.groups != family.groups) return std::nullopt;
-    const bool packed = family.b.is_packed(), bf16 = family.order.step == StepKind::bf16;
+/// `shapeless` in the shape of a tile of the pack, if the shape serves it. The tile differs at most in the formats of
+/// values, or its scales take as many registers.
+std::optional<Kernel> served(const Kernel& tile, const Kernel& shapeless) {
+    if (!gives_shapes(tile) || tile.groups != shapeless.groups) return std::nullopt;
+    const bool packed = shapeless.b.is_packed(), bf16 = shapeless.order.step == StepKind::bf16;
     if (tile.b.is_packed() != packed) return std::nullopt;
     // Next to 1x32 scales bf16 on both sides has fp8's shapes, in as many bytes.
-    const bool as_fp8 = scales_steps(family) && !packed;
+    const bool as_fp8 = scales_steps(shapeless) && !packed;
     const bool tile_is_bf16 = tile.order.step == StepKind::bf16;
     if (tile_is_bf16 != (bf16 && !as_fp8)) return std::nullopt;
     // Shapes for 1x128 scales also serve 1x32, compiled on first use, with 64 rows per warpgroup.
-    const bool for_steps = scales_steps(family) && has_1x128_scales(tile.a, tile.order.a) && !has_mn_major(tile);
-    const bool same = has_scales_of(tile, family) && has_forms_of(tile, family);
+    const bool for_steps = scales_steps(shapeless) && has_1x128_scales(tile.a, tile.order.a) && !has_mn_major(tile);
+    const bool same = has_scales_of(tile, shapeless) && has_forms_of(tile, shapeless);
     if (!for_steps && !tile_is_bf16 && !same) return std::nullopt;
-    Kernel kernel = in_shape_of(tile, family);
+    Kernel kernel = in_shape_of(tile, shapeless);
     if (for_steps && packed) kernel.shape.warpgroups = kernel.shape.m / hopper::wgmma_m;
     if (for_steps && kernel.shape.m != kernel.shape.warpgroups * hopper::wgmma_m) return std::nullopt;
     // Stages hold more scales than those of the tile that ships.
@@ -74,30 +74,30 @@ void add_new(const Kernel& kernel, std::vector<Kernel>& list) {
 
 }  // namespace
 
-std::vector<Kernel> shipped_tiles(const Kernel& family) {
+std::vector<Kernel> shipped_tiles(const Kernel& shapeless) {
     std::vector<Kernel> list;
-    for (const Kernel& shipped : whole_pack()) {
-        if (const std::optional<Kernel> kernel = served(shipped, family)) add_new(*kernel, list);
+    for (const Kernel& shipped : all_shipped()) {
+        if (const std::optional<Kernel> kernel = served(shipped, shapeless)) add_new(*kernel, list);
     }
-    if (scales_steps(family) && !family.b.is_packed()) list.push_back(with_shape(family, step_tile));
+    if (scales_steps(shapeless) && !shapeless.b.is_packed()) list.push_back(with_shape(shapeless, step_tile));
     return list;
 }
 
-std::vector<Kernel> unshipped_tiles(const Kernel& family) {
-    if (has_all_outputs(family) || family.order.step == StepKind::bf16 || family.order.chain == 0) return {};
+std::vector<Kernel> unshipped_tiles(const Kernel& shapeless) {
+    if (has_all_outputs(shapeless) || shapeless.order.step == StepKind::bf16 || shapeless.order.chain == 0) return {};
     constexpr Recipe recipe{{.granularity = Granularity::block_1x128}, {.granularity = Granularity::block_128x128}};
     constexpr Kernel blocks = kernel_class(recipe, Accumulation::promoted, Format::e4m3, Format::e4m3);
-    hopper::Groups groups = family.groups;
+    hopper::Groups groups = shapeless.groups;
     if (groups == hopper::Groups::k_anywhere) groups = hopper::Groups::k_aligned;
-    if (groups == hopper::Groups::none && !has_mn_major(family)) groups = hopper::Groups::rows;
+    if (groups == hopper::Groups::none && !has_mn_major(shapeless)) groups = hopper::Groups::rows;
     std::vector<Kernel> list;
-    for (const Kernel& tile : whole_pack()) {
+    for (const Kernel& tile : all_shipped()) {
         if (!gives_shapes(tile) || tile.groups != groups) continue;
-        if (!has_scales_of(tile, blocks) || !has_forms_of(tile, family)) continue;
+        if (!has_scales_of(tile, blocks) || !has_forms_of(tile, shapeless)) continue;
         // The model assumes that kernels for any output are as fast as those that load scales by TMA. For 1x128 : row,
         // 192x128 takes 1.40 times as long as FP8's fast 128x256, and 128x256 1.11 times
         // (docs/experiments/020-expanded-weights.md).
-        if (tile.cluster.size == 1 && tile.shape.warpgroups < 3) add_new(in_shape_of(tile, family), list);
+        if (tile.cluster.size == 1 && tile.shape.warpgroups < 3) add_new(in_shape_of(tile, shapeless), list);
     }
     return list;
 }
@@ -107,11 +107,11 @@ bool ships(const Kernel& tile) {
     return std::ranges::find(list, tile) != list.end();
 }
 
-std::vector<Kernel> general_tiles(const Kernel& family) {
+std::vector<Kernel> general_tiles(const Kernel& shapeless) {
     std::vector<Kernel> list;
-    std::ranges::copy_if(whole_pack(), std::back_inserter(list), [&](const Kernel& tile) {
-        return tile.output == hopper::Output::any && tile.order == family.order && tile.a == family.a &&
-               tile.b == family.b && tile.groups == family.groups;
+    std::ranges::copy_if(all_shipped(), std::back_inserter(list), [&](const Kernel& tile) {
+        return tile.output == hopper::Output::any && tile.order == shapeless.order && tile.a == shapeless.a &&
+               tile.b == shapeless.b && tile.groups == shapeless.groups;
     });
     return list;
 }
@@ -121,9 +121,9 @@ bool serves_general_calls(const Kernel& tile) {
     return list.empty() || std::ranges::find(list, general_kernel(tile)) != list.end();
 }
 
-std::vector<Kernel> expanded_tiles(const Kernel& family) {
-    if (family.order.step == StepKind::bf16) return {with_shape(family, expanded_bf16_tile)};
-    return {with_shape(family, scales_steps(family) ? expanded_step_tile : expanded_tile)};
+std::vector<Kernel> expanded_tiles(const Kernel& shapeless) {
+    if (shapeless.order.step == StepKind::bf16) return {with_shape(shapeless, expanded_bf16_tile)};
+    return {with_shape(shapeless, scales_steps(shapeless) ? expanded_step_tile : expanded_tile)};
 }
 
 }  // namespace tilewright::planner

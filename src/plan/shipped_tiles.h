@@ -1,4 +1,4 @@
-// The candidate tiles of a call: the tiles of plan/pack.h with its scaling, accumulation and family.
+// The candidate tiles of a call: the shapes of the tiles in plan/shipped_kernels.h that serve its class of kernels.
 #pragma once
 
 #include <vector>
@@ -7,24 +7,24 @@
 
 namespace tilewright::planner {
 
-/// The tiles that ship, each once, for the scaling, accumulation and family of this one. Other value formats than e4m3
+/// The tiles that ship, each once, in the class of a kernel without a shape. Other value formats than e4m3
 /// are served by the same tile shapes, compiled on first use.
-std::vector<hopper::Kernel> shipped_tiles(const hopper::Kernel& family);
+std::vector<hopper::Kernel> shipped_tiles(const hopper::Kernel& shapeless);
 
 bool ships(const hopper::Kernel& tile);
 
-/// The tiles of this family whose kernels for any output ship. Empty if no kernel of the family ships, such as those of
+/// The tiles of this class whose kernels for any output ship. Empty if no kernel of the class ships, such as those of
 /// e5m2.
-std::vector<hopper::Kernel> general_tiles(const hopper::Kernel& family);
+std::vector<hopper::Kernel> general_tiles(const hopper::Kernel& shapeless);
 
-/// Whether calls that need a kernel for any output may take this tile: it ships, or no kernel of the family does.
+/// Whether calls that need a kernel for any output may take this tile: it ships, or no kernel of its class does.
 bool serves_general_calls(const hopper::Kernel& tile);
 
 /// The candidate tiles for a pair of scales without shipped kernels (`hopper::has_all_outputs`). They are the tiles of
 /// 1x128 : 128x128 with the shapes that serve groups, as one block. Compiled on first use. None of them was measured.
-std::vector<hopper::Kernel> unshipped_tiles(const hopper::Kernel& family);
+std::vector<hopper::Kernel> unshipped_tiles(const hopper::Kernel& shapeless);
 
 /// The tiles for expanded weights. Tiles for 1x32 scales do not ship.
-std::vector<hopper::Kernel> expanded_tiles(const hopper::Kernel& family);
+std::vector<hopper::Kernel> expanded_tiles(const hopper::Kernel& shapeless);
 
 }  // namespace tilewright::planner

@@ -4,7 +4,7 @@
 
 #include "hopper/description/derive.h"
 #include "hopper/description/rules.h"
-#include "plan/pack.h"
+#include "plan/shipped_kernels.h"
 #include "plan/tma.h"
 #include "plan/workload.h"
 
@@ -49,7 +49,7 @@ std::vector<hopper::Kernel> wide_kernels(const hopper::Kernel& tile) {
     return contradiction(in_place) == nullptr ? std::vector{packed, in_place} : std::vector{packed};
 }
 
-bool serves(const Geometry& g, const hopper::Kernel& kernel) {
+bool can_run(const Geometry& g, const hopper::Kernel& kernel) {
     const hopper::Design tile = design_of(kernel);
     if (g.b.packed.given && tile.has_windows() != (g.b.packed.windows != 0)) return false;
     if (g.b.packed.given && (tile.b.form == hopper::Form::rows_and_tiles) != g.b.packed.raw) return false;
@@ -64,14 +64,14 @@ bool serves(const Geometry& g, const hopper::Kernel& kernel) {
 
 hopper::Kernel variant(const Geometry& g, const hopper::Kernel& wanted) {
     const hopper::Kernel kernel = for_weights(wanted, g.b.packed);
-    if (has_f32_kernel(kernel) && serves(g, f32_kernel(kernel))) return f32_kernel(kernel);
+    if (has_f32_kernel(kernel) && can_run(g, f32_kernel(kernel))) return f32_kernel(kernel);
     const hopper::Kernel bf16 = with_output(kernel, hopper::Output::bf16_by_tma);
     const hopper::Kernel along_k = with_output(kernel, hopper::Output::bf16_by_tma, hopper::ScaleOrder::along_k);
     // Copies arrive sooner than the loads through registers of the kernels of swapped and split-k tiles.
     const hopper::Design design = design_of(bf16);
     const bool by_tma = !design.has_row_scales() || loads_scales_by_tma(g, design);
-    if (serves(g, bf16) && (by_tma || !serves(g, along_k))) return bf16;
-    if (serves(g, along_k)) return along_k;
+    if (can_run(g, bf16) && (by_tma || !can_run(g, along_k))) return bf16;
+    if (can_run(g, along_k)) return along_k;
     return general_kernel(kernel);
 }
 
@@ -99,7 +99,7 @@ ScalesToCopy scales_to_copy(const Problem& problem) {
     const Granularity row_scales = Granularity::block_1x128;
     const bool of_both = g.a.recipe.granularity == row_scales && g.b.recipe.granularity == row_scales;
     if (!of_both || g.a.recipe.scales != Format::f32 || g.b.recipe.scales != Format::f32 || g.k == 0) return {};
-    const hopper::Design tile = design_of(family_tile(workload(problem, call)));
+    const hopper::Design tile = design_of(shapeless_kernel(workload(problem, call)));
     const bool k_major = is_common(g, tile) && loads_k_major_scales(g.a, sizes_of_a(g));
     if (!k_major && !tiles_begin_aligned(g, tile)) return {};  // ordinary loads, whatever is copied
     return {.a = !k_major && !loads_m_major_scales(g.a, sizes_of_a(g)), .b = !loads_m_major_scales(g.b, sizes_of_b(g))};

@@ -32,7 +32,7 @@ hopper::Kernel tile_of(const TileChoice& choice, const Geometry& geometry);
 std::vector<hopper::Kernel> wide_kernels(const hopper::Kernel& tile);
 
 /// Whether a launch may run this very kernel for the call.
-bool serves(const Geometry& geometry, const hopper::Kernel& tile);
+bool can_run(const Geometry& geometry, const hopper::Kernel& tile);
 
 /// "general", "fast", "fast, k-major scales" or "fast, f32".
 std::string_view variant_name(const hopper::Kernel& kernel);

@@ -120,7 +120,7 @@ Workload workload(const Problem& problem, const GpuCall& call) {
     return work;
 }
 
-hopper::Kernel family_tile(const Workload& work) {
+hopper::Kernel shapeless_kernel(const Workload& work) {
     const Geometry& g = work.geometry;
     hopper::Kernel kernel = kernel_class(work.asked.recipe, work.accumulation, g.a.recipe.values, g.b.recipe.values);
     // The tile's candidates swap the operands or not.

@@ -53,7 +53,7 @@ struct Workload {
 Workload workload(const Problem& problem, const GpuCall& call);
 Workload workload(const Problem& problem);
 
-/// The fields of a tile that follow only from the work: formats, scaling, promotion, family, k. For supported work.
-hopper::Kernel family_tile(const Workload& work);
+/// The kernel without its shape: the fields that follow only from the work. For supported work.
+hopper::Kernel shapeless_kernel(const Workload& work);
 
 }  // namespace tilewright::planner

@@ -91,7 +91,7 @@ struct Row {
     GpuRoute route;
 };
 
-/// From these rows per group on, the kernels that decode packed weights take longer than the expansion plus its product
+/// From these rows per group on, kernels that decode packed weights take longer than the expansion plus its product
 /// (one H200, n 4096, k 7168):
 /// - A with 1x128 scales: some 540 measured, 700 by the planner's model.
 /// - A with epilogue scales: some 1240.

@@ -32,7 +32,7 @@ Known known(const char* recipe, Accumulation accumulation) {
                              .k = 16384,
                              .accumulation = accumulation};
     for (const hopper::Kernel& tile :
-         planner::shipped_tiles(planner::family_tile(planner::workload(problem_of(sizes))))) {
+         planner::shipped_tiles(planner::shapeless_kernel(planner::workload(problem_of(sizes))))) {
         if (tile.shape.m == 128 && tile.shape.n == 256 && tile.cluster.size == 1 && !tile.swap_ab) return {sizes, tile};
     }
     ADD_FAILURE() << "no such tile ships";

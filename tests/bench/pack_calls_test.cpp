@@ -7,8 +7,8 @@
 #include <set>
 
 #include "launch/tile_code.h"
-#include "plan/pack.h"
 #include "plan/runnable.h"
+#include "plan/shipped_kernels.h"
 #include "plan/variant.h"
 #include "problem/geometry.h"
 
@@ -23,7 +23,7 @@ TEST(PackCalls, ReachEveryKernelForKMajorOperandsThatShips) {
         for (const KernelCall& call : problem.calls) reached.insert(launch::kernel_expression(call.kernel));
     }
     std::size_t expected = 0;
-    for (const hopper::Kernel& tile : planner::pack()) {
+    for (const hopper::Kernel& tile : planner::shipped_kernels()) {
         if (!is_called(tile)) continue;
         ++expected;
         EXPECT_TRUE(reached.contains(launch::kernel_expression(tile))) << launch::describe(tile);

@@ -7,7 +7,7 @@
 #include "hopper/description/rules.h"
 #include "kernel_of_recipe.h"
 #include "launch/tile_code.h"
-#include "plan/pack.h"
+#include "plan/shipped_kernels.h"
 #include "plan/shipped_tiles.h"
 
 namespace tilewright::cuda {
@@ -47,9 +47,9 @@ TEST(ScalePairKernels, DoNotSpill) {
     const Compiler compiler(nvrtc_candidates());
     constexpr std::size_t step = 17;  // all pairs and all families are among them
     std::size_t number = 0;
-    for (const Kernel& family : families()) {
-        const std::vector<Kernel> tiles = planner::unshipped_tiles(family);
-        EXPECT_FALSE(tiles.empty()) << launch::describe(family);
+    for (const Kernel& shapeless : families()) {
+        const std::vector<Kernel> tiles = planner::unshipped_tiles(shapeless);
+        EXPECT_FALSE(tiles.empty()) << launch::describe(shapeless);
         for (const Kernel& tile : tiles) {
             for (const Kernel& kernel : {tile, planner::f32_kernel(tile)}) {
                 if (kernel.output != hopper::Output::any && !planner::has_f32_kernel(tile)) continue;

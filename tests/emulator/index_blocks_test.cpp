@@ -58,7 +58,7 @@ void expect_report(const RowKernel& of, const Broken& call) {
     test.problem().groups.index_alignment = 16;
     EXPECT_THROW(cpu::run_exact(test.geometry(), cpu::ExactOptions{.threads = 1}), Error);
     EXPECT_EQ(test.output(), untouched) << "written by the CPU before the error";
-    ASSERT_TRUE(planner::serves(test.geometry(), kernel.tile));
+    ASSERT_TRUE(planner::can_run(test.geometry(), kernel.tile));
     const hopper::KernelReport report =
         run_on_emulator(kernel, test.geometry(), {.sms = 4, .wgmma = emulator::Timing::late});
     EXPECT_NE(report.mixed.word, 0U);

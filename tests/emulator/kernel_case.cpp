@@ -136,7 +136,7 @@ bool serves(const EmulatedKernel& kernel, const check::CaseSpec& spec) {
     if (kernel.tile.output == hopper::Output::any) return true;
     check::CaseSpec quick = spec;  // the values do not matter, and these take no time to draw
     quick.distribution = check::Distribution::ones;
-    return planner::serves(check::Case(quick).geometry(), kernel.tile);
+    return planner::can_run(check::Case(quick).geometry(), kernel.tile);
 }
 
 std::string difference(const EmulatedKernel& kernel, const check::CaseSpec& spec, const Conditions& run) {

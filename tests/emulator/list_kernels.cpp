@@ -4,7 +4,7 @@
 // half. A kernel's file follows only from its expression: a line that is added to the matrix changes one file.
 #include "emulator/row_kernel.h"
 #include "launch/tile_code.h"
-#include "plan/pack.h"
+#include "plan/shipped_kernels.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -29,7 +29,7 @@ std::size_t part_of(const hopper::Kernel& tile, const std::string& expression, s
     std::uint64_t hash = 14695981039346656037U;
     for (const char c : expression) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
     const auto half = static_cast<std::size_t>(hash % (parts / 2));
-    static const std::vector<hopper::Kernel> shipped = planner::pack();
+    static const std::vector<hopper::Kernel> shipped = planner::shipped_kernels();
     return std::ranges::find(shipped, tile) != shipped.end() ? half : parts / 2 + half;
 }
 

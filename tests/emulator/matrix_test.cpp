@@ -7,7 +7,7 @@
 #include "emulator/row_kernel.h"
 #include "hopper/description/derive.h"
 #include "launch/tile_code.h"
-#include "plan/pack.h"
+#include "plan/shipped_kernels.h"
 #include "plan/tma.h"
 
 #include <fmt/format.h>
@@ -56,7 +56,8 @@ std::vector<Tested> tested() {
         if (!row.calls.empty() && (!sanitizes || row.sanitize)) list.push_back({.row = row});
     }
     if (sanitizes) return list;
-    for (const hopper::Kernel& tile : planner::pack()) list.push_back({.row = shipped_row(tile), .shipped = tile});
+    for (const hopper::Kernel& tile : planner::shipped_kernels())
+        list.push_back({.row = shipped_row(tile), .shipped = tile});
     return list;
 }
 
@@ -138,7 +139,7 @@ TEST(Matrix, HasEachKernelOnceAndRunsEachCall) {
 
 TEST(Matrix, RunsEveryKernelThatShips) {
     if (sanitizes) GTEST_SKIP() << "a build with sanitizers runs a sample";
-    for (const hopper::Kernel& tile : planner::pack()) {
+    for (const hopper::Kernel& tile : planner::shipped_kernels()) {
         EXPECT_FALSE(shipped_row(tile).calls.empty()) << launch::describe(tile);
     }
 }

@@ -3,7 +3,7 @@
 #include "check/case.h"
 #include "gpu/tile_recipe.h"
 #include "hopper/description/rules.h"
-#include "plan/pack.h"
+#include "plan/shipped_kernels.h"
 #include "plan/variant.h"
 #include "plan/workload.h"
 #include "problem/workspace_plan.h"
@@ -65,7 +65,7 @@ hopper::Kernel tile_of(const KernelRow& row) {
     const WorkspacePlan before = workspace_plan(g, expands);
     const planner::Workload work =
         planner::workload(problem, {.geometry = g, .before = before, .product = after_workspace(g, before, nullptr)});
-    hopper::Kernel kernel = planner::device_tile(row.tile, planner::family_tile(work));
+    hopper::Kernel kernel = planner::device_tile(row.tile, planner::shapeless_kernel(work));
     const hopper::Kernel of_call = planner::variant(work.geometry, kernel);
     kernel.b.form = of_call.b.form;  // values in place
     kernel.wide_rows = of_call.wide_rows;
@@ -102,7 +102,7 @@ KernelRow row_of(const hopper::Kernel& shipped) {
 
 std::vector<hopper::Kernel> emulated_tiles(const Matrix& matrix, bool sanitizes) {
     std::vector<hopper::Kernel> tiles;
-    if (!sanitizes) tiles = planner::pack();
+    if (!sanitizes) tiles = planner::shipped_kernels();
     for (const KernelRow& row : matrix.kernels) {
         if (sanitizes && !row.sanitize) continue;
         const hopper::Kernel tile = tile_of(row);

@@ -18,12 +18,12 @@ TEST(ScalePairs, AreThoseOfEveryServedRecipe) {
             {.recipe = recipe, .m = 128, .n = 128, .k = 128, .distribution = check::Distribution::ones});
         const planner::Workload work = planner::workload(test.problem());
         if (!planner::unsupported(work).empty()) continue;
-        const hopper::Kernel family = planner::family_tile(work);
+        const hopper::Kernel shapeless = planner::shapeless_kernel(work);
         EXPECT_TRUE(std::ranges::any_of(emulated_kernels(), [&](const EmulatedKernel& kernel) {
             const auto &a = kernel.tile.a, &b = kernel.tile.b;
-            return kernel.tile.order == family.order && a.scale_k == family.a.scale_k &&
-                   a.scale_rows == family.a.scale_rows && b.scale_k == family.b.scale_k &&
-                   b.scale_rows == family.b.scale_rows;
+            return kernel.tile.order == shapeless.order && a.scale_k == shapeless.a.scale_k &&
+                   a.scale_rows == shapeless.a.scale_rows && b.scale_k == shapeless.b.scale_k &&
+                   b.scale_rows == shapeless.b.scale_rows;
         })) << name(recipe);
     }
 }

@@ -14,7 +14,7 @@
 #include "kernel_of_recipe.h"
 #include "launch/tile_code.h"
 #include "plan/kernel_class.h"
-#include "plan/pack.h"
+#include "plan/shipped_kernels.h"
 #include "plan/shipped_tiles.h"
 
 namespace tilewright::tests {
@@ -31,18 +31,18 @@ Kernel family_of(const char* recipe, Groups groups, std::optional<Format> expand
     const bool bf16 = canonical_order(parsed, Accumulation::promoted)->step == StepKind::bf16;
     const Format a = bf16 ? Format::bf16 : parsed.a.values;
     const Format b = expanded ? *expanded : bf16 && parsed.b.values != Format::e2m1 ? Format::bf16 : parsed.b.values;
-    Kernel family = planner::kernel_class(parsed, Accumulation::promoted, a, b);
+    Kernel shapeless = planner::kernel_class(parsed, Accumulation::promoted, a, b);
     if (b == Format::e2m1) {
-        family = planner::with_packed_weights(family);
-        family.swap_ab = false;
+        shapeless = planner::with_packed_weights(shapeless);
+        shapeless.swap_ab = false;
     }
-    family.groups = groups;
-    return family;
+    shapeless.groups = groups;
+    return shapeless;
 }
 
 /// Those that `why_illegal` accepts, which depends on no size here.
-std::vector<Kernel> legal_tiles(const Kernel& family) {
-    std::vector<Kernel> list = planner::shipped_tiles(family);
+std::vector<Kernel> legal_tiles(const Kernel& shapeless) {
+    std::vector<Kernel> list = planner::shipped_tiles(shapeless);
     std::erase_if(list, [](const Kernel& kernel) {
         const hopper::Design tile = design_of(kernel);
         const bool narrow = tile.b.is_packed() || tile.shape.warpgroups <= 2;
@@ -100,8 +100,8 @@ TEST(StepwiseNvrtc, OtherSidesNextToStepsDoNotSpill) {
     std::size_t count = 0;
     for (const char* recipe : {"row:mxfp8", "mxfp8:row", "bf16:mxfp8", "nvfp4:mxfp8", "mxfp8:nvfp4"}) {
         for (const Groups groups : kinds_of_groups) {
-            const Kernel family = family_of(recipe, groups);
-            const std::vector<Kernel> tiles = legal_tiles(family);
+            const Kernel shapeless = family_of(recipe, groups);
+            const std::vector<Kernel> tiles = legal_tiles(shapeless);
             EXPECT_GE(tiles.size(), 4U);
             for (const Kernel& tile : tiles) {
                 EXPECT_EQ(contradiction(tile), nullptr) << launch::describe(tile);

@@ -1,14 +1,14 @@
 #include "gpu/gpu_tiles.h"
 
 #include "kernel_of_recipe.h"
-#include "plan/pack.h"
+#include "plan/shipped_kernels.h"
 
 namespace tilewright::test {
 
 std::vector<hopper::Kernel> gpu_tiles() {
     using hopper::Kernel;
     using hopper::split_k;
-    std::vector<Kernel> tiles = planner::pack();
+    std::vector<Kernel> tiles = planner::shipped_kernels();
     for (const Kernel& tile :
          {Kernel{.shape = {.m = 64, .n = 8, .warpgroups = 1}, .stages = 8, .swap_ab = true},
           Kernel{.shape = {.m = 64, .n = 32, .warpgroups = 1}, .stages = 8, .swap_ab = true},

@@ -7,7 +7,7 @@
 #include "gpu/quantize_case.h"
 #include "gpu/recipes.h"
 #include "kernel_of_recipe.h"
-#include "plan/pack.h"
+#include "plan/shipped_kernels.h"
 #include "plan/variant.h"
 
 namespace tilewright::test {

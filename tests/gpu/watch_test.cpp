@@ -11,7 +11,7 @@
 #include "gpu/recipes.h"
 #include "kernel_of_recipe.h"
 #include "launch/tile_code.h"
-#include "plan/pack.h"
+#include "plan/shipped_kernels.h"
 
 namespace tilewright::test {
 namespace {
@@ -21,7 +21,7 @@ constexpr int watched_count = 3;  // each time-out takes some 20 seconds
 /// Dense 1x128 : 128x128 tiles of the pack, of several kinds, that serve the test's case.
 std::vector<hopper::Kernel> watched_tiles() {
     std::vector<hopper::Kernel> tiles;
-    for (const hopper::Kernel& tile : planner::pack()) {
+    for (const hopper::Kernel& tile : planner::shipped_kernels()) {
         const hopper::Kernel of_recipe = tests::of_recipe("1x128:128x128");
         const bool same_scales = tile.order == of_recipe.order && tile.a == of_recipe.a && tile.b == of_recipe.b;
         const bool serves = tile.groups == hopper::Groups::none && tile.output == hopper::Output::any;

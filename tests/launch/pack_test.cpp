@@ -1,6 +1,6 @@
 // The pack holds tiles that can be built, each once, those that the planner wants among them, and the names of tiles
 // tell them apart.
-#include "plan/pack.h"
+#include "plan/shipped_kernels.h"
 #include "plan/shipped_tiles.h"
 
 #include <gtest/gtest.h>
@@ -25,8 +25,8 @@ namespace {
 
 TEST(Pack, TilesAreDifferentAndFew) {
     std::set<std::string> names;
-    for (const hopper::Kernel& tile : pack()) names.insert(launch::kernel_expression(tile));
-    EXPECT_EQ(names.size(), pack().size());
+    for (const hopper::Kernel& tile : shipped_kernels()) names.insert(launch::kernel_expression(tile));
+    EXPECT_EQ(names.size(), shipped_kernels().size());
     EXPECT_GT(names.size(), 0U);
     EXPECT_LE(names.size(), most_kernels);
 }
@@ -35,7 +35,7 @@ TEST(Pack, TilesCanBeBuilt) {
     Workload work;
     work.rows = work.columns = work.k = 8192;
     work.products = 1;
-    for (const hopper::Kernel& tile : pack()) {
+    for (const hopper::Kernel& tile : shipped_kernels()) {
         const auto objection = why_illegal(tile, work, h200());
         EXPECT_FALSE(objection.has_value()) << launch::kernel_expression(tile) << ": " << objection->reason;
     }
@@ -43,7 +43,7 @@ TEST(Pack, TilesCanBeBuilt) {
 
 /// The kernel of `tile` that serves most calls: the one for D of bf16, where there are any.
 hopper::Kernel usual_kernel(const Problem& problem, const PlannedTile& tile) {
-    hopper::Kernel kernel = device_tile(tile, family_tile(workload(problem)));
+    hopper::Kernel kernel = device_tile(tile, shapeless_kernel(workload(problem)));
     if (kernel.order.step == StepKind::fp8) kernel.output = hopper::Output::bf16_by_tma;
     return kernel;
 }
@@ -51,7 +51,7 @@ hopper::Kernel usual_kernel(const Problem& problem, const PlannedTile& tile) {
 /// Whether the kernel ships that the planner wants for this problem.
 testing::AssertionResult ships(const Problem& problem, const PlannedTile& tile) {
     const hopper::Kernel wanted = usual_kernel(problem, tile);
-    const std::vector<hopper::Kernel> list = pack();
+    const std::vector<hopper::Kernel> list = shipped_kernels();
     if (std::ranges::find(list, wanted) != list.end()) return testing::AssertionSuccess();
     return testing::AssertionFailure() << "the pack lacks " << launch::describe(wanted);
 }
@@ -90,7 +90,7 @@ TEST(Pack, HoldsWhatThePlannerPicksForPackedWeights) {
                 const bool packed = takes_packed_weights(problem);
                 if (packed) problem = with_packed_shape(problem, 0);
                 const hopper::Kernel wanted = usual_kernel(problem, planned_tile(plan(problem)));
-                const std::vector<hopper::Kernel> list = pack();
+                const std::vector<hopper::Kernel> list = shipped_kernels();
                 EXPECT_EQ(wanted.b.is_packed(), packed);
                 EXPECT_NE(std::ranges::find(list, wanted), list.end()) << launch::describe(wanted);
             }

@@ -76,7 +76,7 @@ TEST(PackedMaps, RawCodesAreBoxesOfBytes) {
     EXPECT_EQ(tiles.first, address(0x30000));
     EXPECT_EQ(tiles.row_tiles, 4);
     g.b.packed.raw = false;
-    EXPECT_FALSE(planner::serves(g, tile)) << "weights that were packed";
+    EXPECT_FALSE(planner::can_run(g, tile)) << "weights that were packed";
 }
 
 TEST(PackedMaps, TheScaleOfATensorIsThatOfAllItsRows) {

@@ -38,7 +38,7 @@ def test_named_functions_are_where_the_page_says(page):
 
 def test_functions_are_found():
     assert ("promote_row", "src/hopper/multiply/scales_promote.h") in named_functions(ROOT / "docs/contributing/architecture.md")
-    assert defines("src/plan/pack.cpp", "pack") and not defines("src/plan/pack.cpp", "pack_of_wolves")
+    assert defines("src/plan/shipped_kernels.cpp", "shipped_kernels") and not defines("src/plan/shipped_kernels.cpp", "kernels_of_wolves")
     assert not defines("src/cuda/runtime.cpp", "lower"), "it is called there, and defined elsewhere"
 
 

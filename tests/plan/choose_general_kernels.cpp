@@ -19,7 +19,7 @@
 #include "plan/cost.h"
 #include "plan/general_losses.h"
 #include "plan/legality.h"
-#include "plan/pack.h"
+#include "plan/shipped_kernels.h"
 #include "plan/shipped_tiles.h"
 #include "plan/variant.h"
 
@@ -40,7 +40,7 @@ struct Call {
 };
 
 struct Kind {
-    hopper::Kernel family;
+    hopper::Kernel shapeless;
     std::string name;
     std::vector<hopper::Kernel> tiles;
     std::vector<Call> calls;
@@ -122,11 +122,11 @@ void add_call(const check::GeneralCall& each, std::vector<Kind>& kinds) {
     if (!unsupported(work).empty() || work.empty()) return;
     const hopper::Kernel usual = choose_tiles(work, h200(), tuned_rows()).usual;
     if (variant(work.geometry, usual).output != hopper::Output::any) return;
-    const hopper::Kernel family = family_tile(work);
-    auto kind = std::ranges::find(kinds, family, &Kind::family);
+    const hopper::Kernel shapeless = shapeless_kernel(work);
+    auto kind = std::ranges::find(kinds, shapeless, &Kind::shapeless);
     if (kind == kinds.end()) {
-        kind = kinds.insert(kinds.end(),
-                            {.family = family, .name = each.kind, .tiles = shipped_tiles(family), .calls = {}});
+        kind = kinds.insert(
+            kinds.end(), {.shapeless = shapeless, .name = each.kind, .tiles = shipped_tiles(shapeless), .calls = {}});
         std::erase_if(kind->tiles, [](const hopper::Kernel& tile) { return !(tile == general_kernel(tile)); });
     }
     Call call{.seconds = {}, .key = work.key};
@@ -167,7 +167,7 @@ void choose_for(int calls_of_a_kind) {
     for (const Kind& kind : kinds) print(kind);
 }
 
-/// The time that calls lose with the general kernels that ship, and the limits of plan/pack.h.
+/// The time that calls lose with the general kernels that ship, and the limits of plan/shipped_kernels.h.
 void print_losses(int calls_of_a_kind, std::uint64_t seed, const char* which) {
     const auto [calls, lost, worst_call] = general_losses(check::general_calls(calls_of_a_kind, seed));
     fmt::print(

@@ -72,7 +72,7 @@ TEST(Cost, EveryTileIsMonotone) {
     for (const ProblemSizes& sizes : {dense(1025, 2112, 1536), dense(1024, 2113, 1536), dense(1024, 2112, 1537),
                                       dense(4096, 2112, 1536), dense(1024, 7168, 1536), dense(1024, 2112, 7168)}) {
         const Workload large = workload(problem_of(sizes));
-        for (const hopper::Kernel& tile : candidates(family_tile(small))) {
+        for (const hopper::Kernel& tile : candidates(shapeless_kernel(small))) {
             if (why_illegal(tile, small, h200()) || why_illegal(tile, large, h200())) continue;
             ASSERT_GE(cost(tile, large, h200()).seconds, cost(tile, small, h200()).seconds)
                 << name(planned_tile(tile)) << " m " << sizes.m << " n " << sizes.n << " k " << sizes.k;
@@ -123,7 +123,7 @@ TEST(Choice, IsTheCheapestThatShipsOrNearlyAndLoadsFewerBytes) {
         Cost least{.seconds = std::numeric_limits<double>::infinity()};
         std::size_t legal = 0;
         std::size_t rejected = 0;
-        for (const hopper::Kernel& tile : candidates(family_tile(work))) {
+        for (const hopper::Kernel& tile : candidates(shapeless_kernel(work))) {
             if (why_illegal(tile, work, h200()) || variant(work.geometry, tile).cluster != tile.cluster) {
                 ++rejected;
                 continue;
@@ -179,7 +179,8 @@ TEST(Choice, TakesSizesOfAnyMagnitude) {
             const Plan chosen = plan(problem_of(sizes));
             EXPECT_TRUE(std::isfinite(chosen.cost.seconds) && chosen.cost.seconds > 0) << name(grouping);
             EXPECT_GE(chosen.tiles, 1);
-            const hopper::Kernel tile = device_tile(planned_tile(chosen), family_tile(workload(problem_of(sizes))));
+            const hopper::Kernel tile =
+                device_tile(planned_tile(chosen), shapeless_kernel(workload(problem_of(sizes))));
             EXPECT_LE(chosen.grid, h200().sms * design_of(tile).blocks_per_sm);
         }
     }
@@ -267,7 +268,7 @@ TEST(Choice, SlicesTakeWholeClusters) {
         if (tile.split_k == 1) continue;
         EXPECT_EQ(tile.cluster, tile.split_k);
         EXPECT_EQ(plan.grid % tile.cluster, 0);
-        const hopper::Kernel kernel = device_tile(tile, family_tile(workload(problem_of(sizes))));
+        const hopper::Kernel kernel = device_tile(tile, shapeless_kernel(workload(problem_of(sizes))));
         const int blocks = design_of(kernel).blocks_per_sm;
         EXPECT_LE(plan.grid, blocks * (tile.cluster == 2 ? 132 : 120)) << plan.tile;
         EXPECT_GT(plan.cost.reduction, 0);

@@ -12,8 +12,8 @@
 #include "plan/k_splits.h"
 #include "plan/kernel_class.h"
 #include "plan/legality.h"
-#include "plan/pack.h"
 #include "plan/runnable.h"
+#include "plan/shipped_kernels.h"
 #include "problem/canonical_order.h"
 #include "problem/packed_problem.h"
 #include "problem/problem_sizes.h"
@@ -80,8 +80,9 @@ TEST(ExpandedWeights, ArePlannedAsFp8WithAFactorForEachRow) {
     const Workload work = workload(packed(sizes));
     ASSERT_TRUE(work.before.expand_b && work.if_not_expanded);
     EXPECT_EQ(name(work.recipe), "1x128:e4m3");
-    EXPECT_EQ(family_tile(work).order.folded, Folded::b);
-    EXPECT_EQ(family_tile(work).b, (hopper::Side{.values = hopper::ValueFormat::e4m3, .scale_rows = 1, .scale_k = 32}));
+    EXPECT_EQ(shapeless_kernel(work).order.folded, Folded::b);
+    EXPECT_EQ(shapeless_kernel(work).b,
+              (hopper::Side{.values = hopper::ValueFormat::e4m3, .scale_rows = 1, .scale_k = 32}));
     EXPECT_EQ(work.key, "m_grouped_offsets 1x128:e4m3 bf16 m=32768 n=4096 k=7168 groups=4 expanded");
     EXPECT_EQ(work.if_not_expanded->key, "m_grouped_offsets 1x128:mxfp4 bf16 m=32768 n=4096 k=7168 groups=4 packed");
     const Plan chosen = plan(packed(sizes), h200());
@@ -100,17 +101,17 @@ TEST(ExpandedWeights, ArePlannedAsBf16NextToBf16) {
     const auto bf16 = [](int scale_rows, int scale_k) {
         return hopper::Side{.values = hopper::ValueFormat::bf16, .scale_rows = scale_rows, .scale_k = scale_k};
     };
-    EXPECT_EQ(family_tile(work).order.folded, Folded::b);
-    EXPECT_EQ(family_tile(work).a, bf16(0, 0));
-    EXPECT_EQ(family_tile(work).b, bf16(1, 32));
+    EXPECT_EQ(shapeless_kernel(work).order.folded, Folded::b);
+    EXPECT_EQ(shapeless_kernel(work).a, bf16(0, 0));
+    EXPECT_EQ(shapeless_kernel(work).b, bf16(1, 32));
     EXPECT_EQ(plan(packed(mxfp4), h200()).tile, "128x256x64 stages=3");
     const double weights = 4 * 4096.0 * 7168;
     EXPECT_NEAR(static_cast<double>(plan(packed(mxfp4), h200()).cost.preparation_bytes), weights * (2 + 4352.0 / 8192),
                 weights * 0.01);
     const Workload nvfp4 = workload(packed(groups_of(4, 32768, 4096, 7168, "nvfp4:nvfp4")));
-    EXPECT_EQ(family_tile(nvfp4).order.folded, Folded::none);
-    EXPECT_EQ(family_tile(nvfp4).a, bf16(1, 16));
-    EXPECT_EQ(family_tile(nvfp4).b, bf16(1, 16));
+    EXPECT_EQ(shapeless_kernel(nvfp4).order.folded, Folded::none);
+    EXPECT_EQ(shapeless_kernel(nvfp4).a, bf16(1, 16));
+    EXPECT_EQ(shapeless_kernel(nvfp4).b, bf16(1, 16));
     EXPECT_EQ(workload(with_wide_rows(mxfp4)).if_not_expanded, nullptr);
     EXPECT_EQ(workload(packed(groups_of(32, 32 * 256, 4096, 7168, "bf16:mxfp4"))).if_not_expanded, nullptr);
 }

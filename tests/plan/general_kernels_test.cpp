@@ -12,9 +12,9 @@
 #include "plan/choose.h"
 #include "plan/general_losses.h"
 #include "plan/k_splits.h"
-#include "plan/pack.h"
 #include "plan/random_problems.h"
 #include "plan/runnable.h"
+#include "plan/shipped_kernels.h"
 #include "plan/shipped_tiles.h"
 #include "plan/variant.h"
 #include "problem/problem_sizes.h"
@@ -23,7 +23,7 @@ namespace tilewright::planner {
 namespace {
 
 bool is_in_pack(const hopper::Kernel& kernel) {
-    static const std::vector<hopper::Kernel> all = pack();
+    static const std::vector<hopper::Kernel> all = shipped_kernels();
     return std::ranges::find(all, kernel) != all.end();
 }
 
@@ -37,7 +37,7 @@ TEST(GeneralKernels, ShipForEveryCallOfTheirKinds) {
     std::map<std::string, int> calls;
     for (const check::GeneralCall& call : fitted_calls()) {
         const Workload work = workload(call.problem);
-        if (work.if_not_expanded != nullptr && family_tile(work).order.step == StepKind::bf16)
+        if (work.if_not_expanded != nullptr && shapeless_kernel(work).order.step == StepKind::bf16)
             continue;  // compiled on first use
         const hopper::Kernel kernel = variant(work.geometry, choose(work, h200(), tuned_rows()));
         EXPECT_TRUE(is_in_pack(kernel)) << call.kind << ": " << work.key << ": " << name(planned_tile(kernel));

@@ -10,8 +10,8 @@
 #include "hopper/description/derive.h"
 #include "plan/choose.h"
 #include "plan/cost.h"
-#include "plan/pack.h"
 #include "plan/problems.h"
+#include "plan/shipped_kernels.h"
 #include "plan/tile_distribution.h"
 #include "plan/variant.h"
 #include "plan/workload.h"
@@ -41,7 +41,7 @@ std::vector<std::pair<Grouping, Recipe>> every_grouping_with(const std::vector<R
 
 /// All but 1x128 : 128x128 of groups that begin anywhere.
 TEST(GroupsOfK, EveryPromotedCallHasAKernelThatShips) {
-    const std::vector<hopper::Kernel> kernels = pack();
+    const std::vector<hopper::Kernel> kernels = shipped_kernels();
     const Recipe rows = parse_recipe("row:row").value();
     for (const auto& [grouping, recipe] : every_grouping_with({block_scaled, both_row_scaled, per_tensor, rows})) {
         for (const Format output : {Format::bf16, Format::f16, Format::f32}) {

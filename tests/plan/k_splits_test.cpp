@@ -29,7 +29,7 @@ TEST(KSplits, OfAProblemAreThoseOfTheTileThatRuns) {
     for (const std::int64_t m : {1, 64, 4096}) {
         const Problem problem = problem_of(dense(m, 2112, 7168));
         const Workload work = workload(problem);
-        const hopper::Kernel tile = device_tile(planned_tile(plan(problem)), family_tile(work));
+        const hopper::Kernel tile = device_tile(planned_tile(plan(problem)), shapeless_kernel(work));
         EXPECT_EQ(planned_k_splits(problem, h200()), k_splits(tile, 7168)) << m;
     }
     ProblemSizes bf16 = dense(64, 256, 256);
@@ -66,8 +66,8 @@ TEST(KSplits, WideRowsOfPackedWeightsChangeNoChoice) {
                         const hopper::Kernel tile = chosen_tile(wide, gpu_call(g), h200());
                         EXPECT_EQ(k_splits(tile, 7168), splits);
                         EXPECT_TRUE(design_of(variant(g, tile)).has_windows());
-                        EXPECT_TRUE(serves(g, variant(g, tile)));
-                        EXPECT_FALSE(serves(g, tile)) << "a kernel without windows";
+                        EXPECT_TRUE(can_run(g, variant(g, tile)));
+                        EXPECT_FALSE(can_run(g, tile)) << "a kernel without windows";
                     }
                 }
             }
@@ -98,8 +98,8 @@ TEST(KSplits, WideRowsForBf16ChangeNoChoice) {
                     const Geometry product = after_workspace(g, workspace_plan(g), nullptr);
                     const hopper::Kernel tile = chosen_tile(problem, gpu_call(g), h200());
                     EXPECT_TRUE(design_of(variant(product, tile)).has_wide_steps());
-                    EXPECT_TRUE(serves(product, variant(product, tile)));
-                    EXPECT_FALSE(serves(product, tile)) << "the kernel of other rows";
+                    EXPECT_TRUE(can_run(product, variant(product, tile)));
+                    EXPECT_FALSE(can_run(product, tile)) << "the kernel of other rows";
                 }
                 const Geometry g = after_workspace(geometry(uniform), workspace_plan(geometry(uniform)), nullptr);
                 EXPECT_FALSE(variant(g, chosen_tile(uniform, gpu_call(uniform), h200())).wide_rows);
@@ -122,7 +122,7 @@ TEST(KSplits, AreThoseOfPackedWeightsForBf16) {
             const hopper::Kernel tile = chosen_tile(packed, gpu_call(g), h200());
             const Geometry product = after_workspace(g, workspace_plan(g), nullptr);
             EXPECT_EQ(k_splits(tile, 16384), splits);
-            EXPECT_TRUE(serves(product, variant(product, tile)));
+            EXPECT_TRUE(can_run(product, variant(product, tile)));
             EXPECT_TRUE(tile.order.step == StepKind::bf16);
             split += splits.empty() ? 0 : 1;
         }

@@ -153,9 +153,9 @@ TEST(Legality, LegalTilesFitTheMachine) {
         if (recipe == per_tensor) sizes.layout = Layout::nn;
         sizes.recipe = recipe;
         const Problem problem = problem_of(sizes);
-        const hopper::Kernel family = family_tile(workload(problem));
+        const hopper::Kernel shapeless = shapeless_kernel(workload(problem));
         for (const Plan& plan : explain(problem).legal) {
-            const hopper::Design tile = design_of(named(device_tile(planned_tile(plan), family), plan.variant));
+            const hopper::Design tile = design_of(named(device_tile(planned_tile(plan), shapeless), plan.variant));
             ASSERT_EQ(name(planned_tile(tile)), plan.tile);
             ASSERT_LE(plan.shared_bytes, hopper::shared_bytes_limit) << plan.tile;
             ASSERT_EQ(plan.shared_bytes, tile.shared_bytes);

@@ -91,7 +91,7 @@ TEST(Predictions, AreNearTheTimesOfPackedWeightsForBf16) {
                           {"bf16:nvfp4", 32, "256x32x128 stages=7 warpgroups=4 swap split=4", 30.6}};
     for (const Measured& row : rows) {
         const Workload work = packed_for_bf16(row.recipe, row.m, 7168, 16384);
-        const hopper::Kernel tile = device_tile(parse_tile(row.tile).value(), family_tile(work));
+        const hopper::Kernel tile = device_tile(parse_tile(row.tile).value(), shapeless_kernel(work));
         const double ratio = cost(tile, work, h200()).seconds * 1e6 / row.microseconds;
         EXPECT_NEAR(ratio, 1, 0.1) << work.key << ": " << row.tile;
     }
@@ -101,7 +101,7 @@ TEST(Predictions, AreNearTheTimesOfPackedWeightsForBf16) {
 TEST(Predictions, PromotionNextToNvfp4CostsWhatItsInstructionsDo) {
     const auto compute = [](const char* recipe, const char* tile) {
         const Workload work = packed_for_bf16(recipe, 64, 7168, 16384);
-        return cost(device_tile(parse_tile(tile).value(), family_tile(work)), work, h200()).compute;
+        return cost(device_tile(parse_tile(tile).value(), shapeless_kernel(work)), work, h200()).compute;
     };
     for (const char* tile :
          {"256x64x128 stages=5 warpgroups=4 swap", "256x32x128 stages=7 warpgroups=4 swap split=4"}) {

@@ -41,7 +41,8 @@ void add_row(const nlohmann::json& row, std::vector<RecordedShape>& shapes) {
             {.work = work, .device = device, .measured = {}, .unmeasured = {}, .illegal = 0, .command = {}});
     // Lines name their grouping since then.
     found->as_users_have_them = row.contains("grouping");
-    const hopper::Kernel tile = device_tile(parse_tile(row.at("tile").get<std::string>()).value(), family_tile(work));
+    const hopper::Kernel tile =
+        device_tile(parse_tile(row.at("tile").get<std::string>()).value(), shapeless_kernel(work));
     found->command = row.at("command").get<std::string>();
     if (why_illegal(tile, work, device)) {
         ++found->illegal;
@@ -52,7 +53,7 @@ void add_row(const nlohmann::json& row, std::vector<RecordedShape>& shapes) {
 }
 
 void find_unmeasured(RecordedShape& shape) {
-    for (const hopper::Kernel& tile : candidates(family_tile(shape.work))) {
+    for (const hopper::Kernel& tile : candidates(shapeless_kernel(shape.work))) {
         const auto same = [&](const MeasuredTile& measured) { return measured.tile == tile; };
         if (why_illegal(tile, shape.work, shape.device) || !ships(tile) || std::ranges::any_of(shape.measured, same))
             continue;

@@ -12,8 +12,8 @@
 #include "hopper/description/rules.h"
 #include "plan/choose.h"
 #include "plan/k_splits.h"
-#include "plan/pack.h"
 #include "plan/problems.h"
+#include "plan/shipped_kernels.h"
 #include "plan/shipped_tiles.h"
 #include "plan/tma.h"
 #include "plan/variant.h"
@@ -44,9 +44,10 @@ TEST(ScalePairs, TakeGeneralKernelsOfOneBlockWithoutSlices) {
                 for (const std::int64_t size : {1, 64, 1000, 8192}) {
                     const Problem problem = problem_of(call(recipe, grouping, layout, size));
                     const Workload work = workload(problem);
-                    const hopper::Kernel family = family_tile(work), tile = choose(work, h200(), {});
-                    if (has_all_outputs(family)) continue;  // folded gradients of weights: FoldedGradientsOfWeightsShip
-                    const std::vector<hopper::Kernel> list = unshipped_tiles(family);
+                    const hopper::Kernel shapeless = shapeless_kernel(work), tile = choose(work, h200(), {});
+                    if (has_all_outputs(shapeless))
+                        continue;  // folded gradients of weights: FoldedGradientsOfWeightsShip
+                    const std::vector<hopper::Kernel> list = unshipped_tiles(shapeless);
                     EXPECT_NE(std::ranges::find(list, tile), list.end())
                         << recipe << " " << name(grouping) << " " << name(layout) << " " << size;
                     EXPECT_EQ(contradiction(tile), nullptr);
@@ -63,21 +64,21 @@ TEST(ScalePairs, TakeGeneralKernelsOfOneBlockWithoutSlices) {
 TEST(ScalePairs, ThatShipHaveNoOthers) {
     for (const char* recipe : {"1x128:128x128", "1x128:1x128", "row:row", "row:e4m3", "tensor:tensor", "bf16:mxfp4"}) {
         const Problem problem = problem_of(call(recipe, Grouping::dense, Layout::nt, 64));
-        EXPECT_TRUE(unshipped_tiles(family_tile(workload(problem))).empty()) << recipe;
+        EXPECT_TRUE(unshipped_tiles(shapeless_kernel(workload(problem))).empty()) << recipe;
     }
 }
 
 TEST(ScalePairs, FoldedGradientsOfWeightsShip) {
     const Grouping grouping = Grouping::k_grouped_aligned_offsets;
     const Workload folded = workload(problem_of(call("1x128:e4m3", grouping, Layout::nt, 8192)));
-    EXPECT_TRUE(has_all_outputs(family_tile(folded)));
+    EXPECT_TRUE(has_all_outputs(shapeless_kernel(folded)));
     EXPECT_TRUE(ships(choose(folded, h200(), {})));
     for (const char* recipe : {"1x128:e4m3", "1x128:row", "128x128:e4m3"}) {
         for (const Grouping other :
              {Grouping::dense, Grouping::m_grouped_offsets, Grouping::k_grouped_flat, grouping}) {
             if (recipe == std::string("1x128:e4m3") && other == grouping) continue;
             const Workload work = workload(problem_of(call(recipe, other, Layout::nt, 8192)));
-            EXPECT_FALSE(has_all_outputs(family_tile(work))) << recipe << " " << name(other);
+            EXPECT_FALSE(has_all_outputs(shapeless_kernel(work))) << recipe << " " << name(other);
         }
     }
 }

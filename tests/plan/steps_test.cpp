@@ -43,8 +43,8 @@ TEST(Steps, EveryPairTakesAShapeThatServesThem) {
                     if (is_k_grouped(grouping) || (packs && layout == Layout::nn)) continue;
                     const Workload work = workload(problem_of(step_call(recipe, grouping, layout, m)));
                     ASSERT_TRUE(unsupported(work).empty()) << recipe << " " << unsupported(work)[0].message();
-                    const hopper::Kernel family = family_tile(work), tile = choose(work, h200(), {});
-                    const std::vector<hopper::Kernel> list = shipped_tiles(family);
+                    const hopper::Kernel shapeless = shapeless_kernel(work), tile = choose(work, h200(), {});
+                    const std::vector<hopper::Kernel> list = shipped_tiles(shapeless);
                     EXPECT_NE(std::ranges::find(list, tile), list.end()) << recipe << " " << m;
                     const hopper::Design design = design_of(tile);
                     EXPECT_EQ(contradiction(tile), nullptr) << recipe;
@@ -69,27 +69,27 @@ void expect_scales(const hopper::Kernel& kernel, int k_of_a, int k_of_b, const c
 /// Other scales of fp8 multiply each step too, whatever they are; FP8 shapes hold as many bytes of bf16.
 TEST(Steps, ScalesAndStagesFollowTheSides) {
     constexpr int any_k = 0;
-    const auto family = [](const char* recipe) {
-        return family_tile(workload(problem_of(step_call(recipe, Grouping::dense, Layout::nt, 512))));
+    const auto shapeless = [](const char* recipe) {
+        return shapeless_kernel(workload(problem_of(step_call(recipe, Grouping::dense, Layout::nt, 512))));
     };
     for (const char* recipe : {"row:mxfp8", "tensor:mxfp8", "1x128:mxfp8"}) {
-        expect_scales(family(recipe), any_k, hopper::step_k, recipe);
+        expect_scales(shapeless(recipe), any_k, hopper::step_k, recipe);
     }
     for (const char* recipe : {"mxfp8:row", "mxfp8:128x128"}) {
-        expect_scales(family(recipe), hopper::step_k, any_k, recipe);
+        expect_scales(shapeless(recipe), hopper::step_k, any_k, recipe);
     }
-    EXPECT_EQ(family("bf16:mxfp8").a.scale_rows, 0);
-    EXPECT_TRUE(family("nvfp4:mxfp8").a.is_nvfp4());
-    EXPECT_EQ(family("nvfp4:mxfp8").order.a, ScaleUse::none);
-    EXPECT_EQ(design_of(family("bf16:mxfp8")).stage_k, 64);
-    EXPECT_EQ(design_of(family("bf16:mxfp8")).steps_per_stage(), 2);
-    EXPECT_EQ(design_of(family("mxfp8:nvfp4")).stage_k, 128);
-    EXPECT_EQ(design_of(family("mxfp8:nvfp4")).steps_per_stage(), 4);
-    EXPECT_EQ(family("mxfp8:nvfp4").order.step, StepKind::bf16);
-    EXPECT_EQ(family("mxfp8:nvfp4").order.chain, hopper::step_k);
+    EXPECT_EQ(shapeless("bf16:mxfp8").a.scale_rows, 0);
+    EXPECT_TRUE(shapeless("nvfp4:mxfp8").a.is_nvfp4());
+    EXPECT_EQ(shapeless("nvfp4:mxfp8").order.a, ScaleUse::none);
+    EXPECT_EQ(design_of(shapeless("bf16:mxfp8")).stage_k, 64);
+    EXPECT_EQ(design_of(shapeless("bf16:mxfp8")).steps_per_stage(), 2);
+    EXPECT_EQ(design_of(shapeless("mxfp8:nvfp4")).stage_k, 128);
+    EXPECT_EQ(design_of(shapeless("mxfp8:nvfp4")).steps_per_stage(), 4);
+    EXPECT_EQ(shapeless("mxfp8:nvfp4").order.step, StepKind::bf16);
+    EXPECT_EQ(shapeless("mxfp8:nvfp4").order.chain, hopper::step_k);
     const auto shapes = [](const hopper::Kernel& of) { return shipped_tiles(of).size(); };
-    EXPECT_EQ(shapes(family("bf16:mxfp8")), shapes(family("mxfp8:mxfp8")));
-    EXPECT_EQ(shapes(family("row:mxfp8")), shapes(family("mxfp8:mxfp8")));
+    EXPECT_EQ(shapes(shapeless("bf16:mxfp8")), shapes(shapeless("mxfp8:mxfp8")));
+    EXPECT_EQ(shapes(shapeless("row:mxfp8")), shapes(shapeless("mxfp8:mxfp8")));
 }
 
 /// Slices of k begin at multiples of 128, where a stage has 64 as well; what is decoded or packed before changes none.

@@ -10,9 +10,9 @@
 #include "hopper/description/derive.h"
 #include "kernel_of_recipe.h"
 #include "launch/problems.h"
-#include "plan/pack.h"
 #include "plan/planned_tile.h"
 #include "plan/problems.h"
+#include "plan/shipped_kernels.h"
 #include "plan/tma.h"
 
 namespace tilewright::planner {
@@ -136,7 +136,7 @@ TEST(Variant, EveryOtherCallTakesTheGeneralOne) {
         change.make(g);
         EXPECT_EQ(runs(g), general) << change.what;
         hopper::Kernel asked = variant(common, block_scaled_tile());
-        EXPECT_FALSE(serves(g, asked)) << change.what;
+        EXPECT_FALSE(can_run(g, asked)) << change.what;
         EXPECT_EQ(runs(g, asked), general) << change.what << ", whatever was asked for";
     }
 }
@@ -150,7 +150,7 @@ TEST(Variant, OutputOfF32HasAKernelOfItsOwnWithAndWithoutC) {
         Geometry g = common;
         change(g);
         EXPECT_EQ(runs(g, tile), variant) << what;
-        EXPECT_EQ(serves(g, f32_kernel(tile)), variant == fast_f32) << what;
+        EXPECT_EQ(can_run(g, f32_kernel(tile)), variant == fast_f32) << what;
     };
     expect(fast_f32, "no C", [](Geometry&) {});
     expect(fast_f32, "in place", [](Geometry& g) { g.c = g.d; });

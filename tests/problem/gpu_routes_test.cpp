@@ -74,7 +74,7 @@ TEST(GpuRoutes, ARecipeOfEachKind) {
     }
 }
 
-/// Only fp8 with one scale per row or tensor, next to fp8 without scales.
+/// Only fp8 with one scale per row or tensor, with fp8 without scales.
 TEST(GpuRoutes, OnesStandForScalesThatBLacks) {
     for (const Recipe& recipe : all_recipes()) {
         const std::optional<GpuRoute> route = gpu_route(recipe);

@@ -3,11 +3,11 @@
 
 #include <vector>
 
-#include "plan/pack.h"
+#include "plan/shipped_kernels.h"
 
 namespace tilewright::planner {
 
 /// Packed for fp8 and bf16, with wide rows and without.
-std::vector<ShippedTile> shipped_packed_tiles();
+std::vector<ShippedTile> shipped_fp4_tiles();
 
 }  // namespace tilewright::planner

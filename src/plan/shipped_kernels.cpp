@@ -1,4 +1,4 @@
-#include "plan/pack.h"
+#include "plan/shipped_kernels.h"
 
 #include <algorithm>
 #include <array>
@@ -8,8 +8,8 @@
 #include "hopper/description/derive.h"
 #include "hopper/description/rules.h"
 #include "plan/kernel_class.h"
-#include "plan/packed_pack.h"
 #include "plan/planned_tile.h"
+#include "plan/shipped_fp4_tiles.h"
 
 namespace tilewright::planner {
 namespace {
@@ -217,18 +217,18 @@ hopper::Kernel f32_kernel(hopper::Kernel tile) {
     return fitted(tile);
 }
 
-std::vector<Kernel> pack() {
+std::vector<Kernel> shipped_kernels() {
     std::vector<Kernel> list;
     for (std::size_t i = 0; i < pack_columns.size(); ++i) {
-        Kernel family = pack_columns[i].scales;
-        family.groups = pack_columns[i].groups;
+        Kernel shapeless = pack_columns[i].scales;
+        shapeless.groups = pack_columns[i].groups;
         for (const PackLine& line : pack_lines) {
-            add_kernels({device_tile(parse_tile(line.tile).value(), family), line.kernels[i]}, list);
+            add_kernels({device_tile(parse_tile(line.tile).value(), shapeless), line.kernels[i]}, list);
         }
     }
     add_mn_major(list);
     add_groups_of_k(list);
-    for (const ShippedTile& shipped : shipped_packed_tiles()) add_kernels(shipped, list);
+    for (const ShippedTile& shipped : shipped_fp4_tiles()) add_kernels(shipped, list);
     add_expanded(list);
     return list;
 }

@@ -1,4 +1,4 @@
-#include "plan/packed_pack.h"
+#include "plan/shipped_fp4_tiles.h"
 
 #include <string_view>
 
@@ -63,10 +63,10 @@ constexpr OperandRecipe bf16{Format::bf16, Granularity::none};
 constexpr OperandRecipe mxfp4{Format::e2m1, Granularity::block_1x32, Format::ue8m0};
 
 Kernel packed_tile(std::string_view name, const OperandRecipe& activations, Groups groups) {
-    Kernel family = with_packed_weights(
+    Kernel shapeless = with_packed_weights(
         kernel_class({activations, mxfp4}, Accumulation::promoted, activations.values, Format::e2m1));
-    family.groups = groups;
-    return device_tile(parse_tile(name).value(), family);
+    shapeless.groups = groups;
+    return device_tile(parse_tile(name).value(), shapeless);
 }
 
 void add_fp8(std::vector<ShippedTile>& list) {
@@ -96,7 +96,7 @@ void add_wide_rows(std::vector<ShippedTile>& list) {
 
 }  // namespace
 
-std::vector<ShippedTile> shipped_packed_tiles() {
+std::vector<ShippedTile> shipped_fp4_tiles() {
     std::vector<ShippedTile> list;
     add_fp8(list);
     add_bf16(list);
