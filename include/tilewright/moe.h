@@ -160,6 +160,30 @@ struct Combination {
 /// Sums the rows of each token. Throws Error with every finding.
 void combine(const Combination& sum, const ConversionOptions& how = {});
 
+/// Training: h of rows, the unit's result. f32 and not rounded, because `quantize_tokens` reads it.
+struct ActivatedRows {
+    Tensor gate_up{};  // bf16 [R, 2 inner]; relu_squared: [R, inner]
+    GatedUnit unit{};
+    /// int32 [E], as `route` writes them. Rows from the last end on are neither read nor written. Not given: R.
+    Tensor ends{};
+    Tensor out{};  // f32 [R, inner]
+};
+
+/// Computes h. Throws Error with every finding.
+void activate(const ActivatedRows& call, const ConversionOptions& how = {});
+
+/// Training: the gradient of gate_up, from that of h. src/formats/gated_unit.h has the order of operations.
+struct UnitGradient {
+    Tensor gate_up{};  // as in `ActivatedRows`
+    GatedUnit unit{};
+    Tensor gradient{};  // bf16 [R, inner]
+    Tensor ends{};      // as in `ActivatedRows`
+    Tensor out{};       // f32, the shape of gate_up
+};
+
+/// Computes the gradient. Throws Error with every finding.
+void unit_gradient(const UnitGradient& call, const ConversionOptions& how = {});
+
 /// Training: the gradient of the weight of each choice. It is the dot product of h, the unit's result of a row, and the
 /// gradient of h. Both are those without the weight.
 struct WeightGradient {

@@ -98,6 +98,36 @@ nb::object combine_of(nb::handle y, nb::handle rows, nb::handle weights, nb::han
     return out.source;
 }
 
+nb::object activate_of(nb::handle gate_up, nb::handle ends, const nb::dict& unit) {
+    const ArrayView read = view(gate_up, {.operand = "gate_up"});
+    const ArrayView group_ends = view(ends, {.operand = "ends", .integers = true});
+    const GatedUnit given = MoeOptions(unit).unit;
+    Dims shape = read.tensor.shape;
+    if (shape.rank() != 2) refuse("gate_up", to_string(shape), "[rows, columns]");
+    if (given.kind != GatedUnit::Kind::relu_squared) shape[1] /= 2;
+    const ArrayView out = view(new_array(gate_up, shape, Format::f32, false), {.operand = "out", .writable = true});
+    const ActivatedRows call{.gate_up = read.tensor, .unit = given, .ends = group_ends.tensor, .out = out.tensor};
+    const ConversionOptions how{.cancelled = &signal_arrived, .stream = stream_of(out, nb::none())};
+    run_unlocked([&] { activate(call, how); }, [](const std::vector<Finding>& found) { return found; });
+    return out.source;
+}
+
+nb::object unit_gradient_of(nb::handle gate_up, nb::handle gradient, nb::handle ends, const nb::dict& unit) {
+    const ArrayView read = view(gate_up, {.operand = "gate_up"});
+    const ArrayView of_h = view(gradient, {.operand = "gradient"});
+    const ArrayView group_ends = view(ends, {.operand = "ends", .integers = true});
+    const ArrayView out =
+        view(new_array(gate_up, read.tensor.shape, Format::f32, false), {.operand = "out", .writable = true});
+    const UnitGradient call{.gate_up = read.tensor,
+                            .unit = MoeOptions(unit).unit,
+                            .gradient = of_h.tensor,
+                            .ends = group_ends.tensor,
+                            .out = out.tensor};
+    const ConversionOptions how{.cancelled = &signal_arrived, .stream = stream_of(out, nb::none())};
+    run_unlocked([&] { unit_gradient(call, how); }, [](const std::vector<Finding>& found) { return found; });
+    return out.source;
+}
+
 nb::object weight_gradient_of(nb::handle gate_up, nb::handle gradient, nb::handle rows, nb::handle count,
                               const nb::dict& unit) {
     const ArrayView read = view(gate_up, {.operand = "gate_up"});
@@ -128,6 +158,11 @@ void bind_moe(nb::module_& m) {
           "New arrays: rows, sources, ends, and weights of rows or None.");
     m.def("combine", &combine_of, nb::arg("y"), nb::arg("rows"), nb::arg("weights").none(), nb::arg("addend").none(),
           nb::arg("dtype"), "A new array: the sum of the rows of each token, as in the last step of a layer.");
+    m.def("activate", &activate_of, nb::arg("gate_up"), nb::arg("ends").none(), nb::arg("unit"),
+          "A new array, f32 [rows, inner]: the unit of rows. Those from the last end on hold anything. `unit` has "
+          "keywords of moe.");
+    m.def("unit_gradient", &unit_gradient_of, nb::arg("gate_up"), nb::arg("gradient"), nb::arg("ends").none(),
+          nb::arg("unit"), "A new array, f32: the gradient of gate_up, from that of `activate`'s result.");
     m.def("weight_gradient", &weight_gradient_of, nb::arg("gate_up"), nb::arg("gradient"), nb::arg("rows"),
           nb::arg("count"), nb::arg("unit"),
           "A new array, f32 [T, count]: the gradients of the first weights of each token. `unit` has keywords of moe.");

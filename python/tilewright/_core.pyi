@@ -300,6 +300,16 @@ def combine(y: object, rows: object, weights: object | None, addend: object | No
     A new array: the sum of the rows of each token, as in the last step of a layer.
     """
 
+def activate(gate_up: object, ends: object | None, unit: dict) -> object:
+    """
+    A new array, f32 [rows, inner]: the unit of rows. Those from the last end on hold anything. `unit` has keywords of moe.
+    """
+
+def unit_gradient(gate_up: object, gradient: object, ends: object | None, unit: dict) -> object:
+    """
+    A new array, f32: the gradient of gate_up, from that of `activate`'s result.
+    """
+
 def weight_gradient(gate_up: object, gradient: object, rows: object, count: object, unit: dict) -> object:
     """
     A new array, f32 [T, count]: the gradients of the first weights of each token. `unit` has keywords of moe.

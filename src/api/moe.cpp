@@ -35,6 +35,9 @@ std::int64_t bytes_of(const Moe& layer) {
     return rest == 0 ? bytes : std::max(bytes, bytes_of_chunk(tokens_of(layer, 0, rest)));
 }
 
+/// The rows up to the last of the ends that `route` wrote.
+moe::ExistingRows routed_rows(const Tensor& ends) { return {.ends = ends, .sorted = true}; }
+
 }  // namespace
 
 std::vector<Finding> validate(const Moe& layer, Backend backend, Check how_much) {
@@ -89,6 +92,27 @@ void combine(const Combination& sum, const ConversionOptions& how) {
     const moe::CombineStep step{
         .y = sum.y, .places = sum.rows, .weights = sum.weights, .addend = sum.addend, .out = sum.out};
     if (is_on_gpu(sum.out)) return run_on_gpu(sum.out.device.index, {.stream = how.stream}, step);
+    moe::run_on_cpu(step, how);
+}
+
+void activate(const ActivatedRows& call, const ConversionOptions& how) {
+    require_none(check(call));
+    if (validation::is_empty(call.out)) return;
+    const moe::ActivateStep step{
+        .gate_up = call.gate_up, .unit = call.unit, .existing = routed_rows(call.ends), .out = {.values = call.out}};
+    if (is_on_gpu(call.out)) return run_on_gpu(call.out.device.index, {.stream = how.stream}, step);
+    moe::run_on_cpu(step, how);
+}
+
+void unit_gradient(const UnitGradient& call, const ConversionOptions& how) {
+    require_none(check(call));
+    if (validation::is_empty(call.out)) return;
+    const moe::UnitGradientStep step{.gate_up = call.gate_up,
+                                     .unit = call.unit,
+                                     .gradient = call.gradient,
+                                     .existing = routed_rows(call.ends),
+                                     .out = call.out};
+    if (is_on_gpu(call.out)) return run_on_gpu(call.out.device.index, {.stream = how.stream}, step);
     moe::run_on_cpu(step, how);
 }
 

@@ -305,6 +305,23 @@ void check_unit(const GatedUnit& unit, MoeFindings& findings) {
     }
 }
 
+/// The gates and ups of the features of `of`, the operand with this shape.
+void check_gate_up(const Tensor& gate_up, const GatedUnit& unit, const std::string& of, const Dims& shape,
+                   MoeFindings& findings) {
+    const std::int64_t gates = unit.kind == GatedUnit::Kind::relu_squared ? 1 : 2;
+    if (are_too_many(gates, shape[1])) {
+        return findings.add(of, to_string(shape), "at most 2^30 columns of gate_up");
+    }
+    findings.rows("gate_up", gate_up, {shape[0], gates * shape[1]}, {Format::bf16},
+                  ", the gates and ups of " + of + "'s features");
+}
+
+void check_routed_ends(const Tensor& ends, MoeFindings& findings) {
+    if (!ends.given()) return;
+    if (ends.shape.rank() != 1 || ends.shape[0] < 1) return findings.add("ends", shown(ends), "[experts]");
+    findings.memory("ends", ends, {Format::i32});
+}
+
 }  // namespace
 
 std::vector<Finding> check(const Moe& layer, Check how_much) {
@@ -363,6 +380,34 @@ std::vector<Finding> check(const Combination& sum) {
     return findings.take();
 }
 
+std::vector<Finding> check(const ActivatedRows& call) {
+    MoeFindings findings(call.out.device, Check::call);
+    check_unit(call.unit, findings);
+    if (!findings.matrix("out", call.out, "[rows, inner]")) return findings.take();
+    check_gate_up(call.gate_up, call.unit, "out", call.out.shape, findings);
+    check_routed_ends(call.ends, findings);
+    findings.rows("out", call.out, call.out.shape, {Format::f32});
+    if (!findings.empty()) return findings.take();
+    findings.apart(call.out, "gate_up", call.gate_up);
+    findings.apart(call.out, "ends", call.ends);
+    return findings.take();
+}
+
+std::vector<Finding> check(const UnitGradient& call) {
+    MoeFindings findings(call.out.device, Check::call);
+    check_unit(call.unit, findings);
+    if (!findings.matrix("gradient", call.gradient, "[rows, inner]")) return findings.take();
+    check_gate_up(call.gate_up, call.unit, "gradient", call.gradient.shape, findings);
+    findings.rows("gradient", call.gradient, call.gradient.shape, {Format::bf16});
+    check_routed_ends(call.ends, findings);
+    findings.rows("out", call.out, call.gate_up.shape, {Format::f32}, ", as gate_up");
+    if (!findings.empty()) return findings.take();
+    findings.apart(call.out, "gate_up", call.gate_up);
+    findings.apart(call.out, "gradient", call.gradient);
+    findings.apart(call.out, "ends", call.ends);
+    return findings.take();
+}
+
 std::vector<Finding> check(const WeightGradient& call) {
     MoeFindings findings(call.out.device, Check::call);
     check_unit(call.unit, findings);
@@ -370,14 +415,8 @@ std::vector<Finding> check(const WeightGradient& call) {
     has_shapes = findings.matrix("rows", call.rows, "[tokens, choices]") && has_shapes;
     has_shapes = findings.matrix("out", call.out, "[tokens, weights]") && has_shapes;
     if (!has_shapes || !findings.empty()) return findings.take();
-    const std::int64_t gates = call.unit.kind == GatedUnit::Kind::relu_squared ? 1 : 2;
-    if (are_too_many(gates, call.gradient.shape[1])) {
-        findings.add("gradient", to_string(call.gradient.shape), "at most 2^30 columns of gate_up");
-        return findings.take();
-    }
+    check_gate_up(call.gate_up, call.unit, "gradient", call.gradient.shape, findings);
     findings.rows("gradient", call.gradient, call.gradient.shape, {Format::bf16});
-    findings.rows("gate_up", call.gate_up, {call.gradient.shape[0], gates * call.gradient.shape[1]}, {Format::bf16},
-                  ", the gates and ups of gradient's features");
     findings.memory("rows", call.rows, {Format::i32});
     const Dims shape{call.rows.shape[0], std::min(call.out.shape[1], call.rows.shape[1])};
     findings.shaped("out", call.out, shape, {Format::f32});

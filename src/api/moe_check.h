@@ -13,6 +13,10 @@ std::vector<Finding> check(const Routing& routing, std::int64_t experts, const R
 
 /// Findings about a call of `combine`.
 std::vector<Finding> check(const Combination& sum);
+/// Findings about a call of `activate`.
+std::vector<Finding> check(const ActivatedRows& call);
+/// Findings about a call of `unit_gradient`.
+std::vector<Finding> check(const UnitGradient& call);
 /// Findings about a call of `weight_gradient`.
 std::vector<Finding> check(const WeightGradient& call);
 

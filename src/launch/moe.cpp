@@ -397,6 +397,19 @@ OtherLaunch copy_launch(const moe::PermuteStep& step, const moe::RouteStep* rout
     return to_places(step, route, kernel, arguments, threads);
 }
 
+UnitArguments unit_arguments(const Tensor& gate_up, const Tensor& gradient, const GatedUnit& unit) {
+    const MatrixView rows = rows_view(gate_up), of_h = rows_view(gradient);
+    UnitArguments arguments{
+        .gate_up = source_matrix(rows),
+        .gradient = source_matrix(of_h),
+        .features = static_cast<int>(of_h.columns),
+        .unit = moe::unit_of(unit.kind),
+        .rule = moe::rule_of(unit),
+        .vectors = of_h.columns % unit_features == 0 && takes_row_vectors(rows) && takes_row_vectors(of_h)};
+    if (formats::has_up(arguments.unit)) arguments.up = unit.swiglu.interleaved ? 1 : arguments.features;
+    return arguments;
+}
+
 OtherLaunch rows_launch(const moe::PermuteStep& step, const moe::RouteStep* route) {
     return step.quantized.values.given() ? copy_launch(step, route) : permute_launch(step, route);
 }
@@ -429,6 +442,14 @@ std::string unserved_output(const Operand& out) {
         case Granularity::block_1x32: return is_fp8 ? "" : "out: values with scales must be e4m3 or e5m2";
         default: return "out: scales must be of rows, 1x128 or 1x32";
     }
+}
+
+std::string unserved_unit(const Tensor& gate_up, const Tensor& gradient) {
+    for (const Tensor* tensor : {&gate_up, &gradient}) {
+        if (tensor->format != Format::bf16) return "gate_up and gradient: must be bf16";
+        if (std::string reason = unserved_matrix("gate_up", *tensor); !reason.empty()) return reason;
+    }
+    return "";
 }
 
 }  // namespace
@@ -523,26 +544,31 @@ std::vector<OtherLaunch> lower(const moe::CombineStep& step) {
     return launch_if_any(launch_of(kernel, arguments, blocks, threads));
 }
 
+std::vector<OtherLaunch> lower(const moe::UnitGradientStep& step) {
+    const MatrixView out = rows_view(step.out);
+    UnitGradientArguments arguments{.of = unit_arguments(step.gate_up, step.gradient, step.unit),
+                                    .existing = existing_arguments(step.existing),
+                                    .to = row_target({.values = step.out})};
+    arguments.of.vectors = arguments.of.vectors && takes_row_vectors(out);
+    arguments.grid = row_grid(out, arguments.of.features);
+    divide_rows(arguments.grid, unit_features, unit_threads, part_step);
+    const int threads = whole_warps(ceil_div(arguments.grid.part_features, unit_features));
+    const int blocks = count_row_blocks(arguments.grid, arguments.existing);
+    return launch_if_any(launch_of(UnitGradient{}, arguments, blocks, threads));
+}
+
 std::vector<OtherLaunch> lower(const moe::WeightGradientStep& step) {
-    constexpr int choices_per_block = dot_threads / warp_threads;
-    const MatrixView gate_up = rows_view(step.gate_up), gradient = rows_view(step.gradient);
-    WeightGradientArguments arguments{.gate_up = source_matrix(gate_up),
-                                      .gradient = source_matrix(gradient),
-                                      .features = static_cast<int>(gradient.columns),
-                                      .unit = moe::unit_of(step.unit.kind),
-                                      .rule = moe::rule_of(step.unit),
-                                      .places = place_arguments(step.places, gate_up.rows),
-                                      .tokens = static_cast<int>(step.out.shape[0]),
-                                      .choices = static_cast<int>(step.out.shape[1]),
-                                      .out = static_cast<float*>(step.out.data),
-                                      .out_token_stride = stride(step.out, 1),
-                                      .out_choice_stride = stride(step.out, 0)};
-    if (formats::has_up(arguments.unit)) arguments.up = step.unit.swiglu.interleaved ? 1 : arguments.features;
-    arguments.vectors =
-        gradient.columns % dot_features == 0 && takes_row_vectors(gate_up) && takes_row_vectors(gradient);
+    constexpr int choices_per_block = unit_threads / warp_threads;
+    const WeightGradientArguments arguments{.of = unit_arguments(step.gate_up, step.gradient, step.unit),
+                                            .places = place_arguments(step.places, step.gate_up.shape[0]),
+                                            .tokens = static_cast<int>(step.out.shape[0]),
+                                            .choices = static_cast<int>(step.out.shape[1]),
+                                            .out = static_cast<float*>(step.out.data),
+                                            .out_token_stride = stride(step.out, 1),
+                                            .out_choice_stride = stride(step.out, 0)};
     const std::int64_t blocks =
         ceil_div<std::int64_t>(std::int64_t{arguments.tokens} * arguments.choices, choices_per_block);
-    return launch_if_any(launch_of(WeightGradient{}, arguments, static_cast<int>(blocks), dot_threads));
+    return launch_if_any(launch_of(WeightGradient{}, arguments, static_cast<int>(blocks), unit_threads));
 }
 
 std::vector<OtherLaunch> lower(const moe::AnnounceStep& step) {
@@ -649,11 +675,10 @@ std::string unserved(const moe::CombineStep& step) {
     return "";
 }
 
+std::string unserved(const moe::UnitGradientStep& step) { return unserved_unit(step.gate_up, step.gradient); }
+
 std::string unserved(const moe::WeightGradientStep& step) {
-    for (const Tensor* tensor : {&step.gate_up, &step.gradient}) {
-        if (tensor->format != Format::bf16) return "gate_up and gradient: must be bf16";
-        if (std::string reason = unserved_matrix("gate_up", *tensor); !reason.empty()) return reason;
-    }
+    if (std::string reason = unserved_unit(step.gate_up, step.gradient); !reason.empty()) return reason;
     if (step.out.shape[0] * step.out.shape[1] > most_row_parts) return "out: at most 2^30 choices";
     return "";
 }

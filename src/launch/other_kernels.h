@@ -27,8 +27,9 @@ inline constexpr char pack_source[] =
     "\"hopper/ptx/ptx_numbers_sm90.h\"\n";
 inline constexpr char moe_source[] =
     "#include \"hopper/moe/permute.h\"\n#include \"hopper/moe/copy_rows.h\"\n#include \"hopper/moe/activate.h\"\n"
-    "#include \"hopper/moe/combine.h\"\n#include \"hopper/moe/weight_gradient.h\"\n#include "
-    "\"hopper/moe/exchange.h\"\n#include \"hopper/ptx/ptx_numbers_sm90.h\"\n";
+    "#include \"hopper/moe/combine.h\"\n#include \"hopper/moe/unit_gradient.h\"\n"
+    "#include \"hopper/moe/weight_gradient.h\"\n#include \"hopper/moe/exchange.h\"\n#include "
+    "\"hopper/ptx/ptx_numbers_sm90.h\"\n";
 
 /// A function's name as a template parameter.
 template <std::size_t size>
@@ -83,7 +84,8 @@ using Permute = MoeKernel<"permute", hopper::RowSpec, hopper::PermuteArguments>;
 using CopyRows = MoeKernel<"copy_rows", hopper::CopyRowsSpec, hopper::CopyRowsArguments>;
 using Activate = MoeKernel<"activate", hopper::RowSpec, hopper::ActivateArguments>;
 using Combine = MoeKernel<"combine", hopper::CombineSpec, hopper::CombineArguments>;
-using WeightGradient = MoeKernel<"weight_gradient", Threads<hopper::dot_threads>, hopper::WeightGradientArguments>;
+using UnitGradient = MoeKernel<"unit_gradient", Threads<hopper::unit_threads>, hopper::UnitGradientArguments>;
+using WeightGradient = MoeKernel<"weight_gradient", Threads<hopper::unit_threads>, hopper::WeightGradientArguments>;
 using Announce = MoeKernel<"announce", Threads<hopper::announce_threads>, hopper::AnnounceArguments>;
 using Meet = MoeKernel<"meet", Threads<hopper::meet_threads>, hopper::MeetArguments>;
 using MeetAndRoute = MoeKernel<"meet_and_route", Threads<hopper::route_threads>, hopper::MeetAndRouteArguments>;
@@ -100,9 +102,10 @@ struct AnyOf {
     using Kernel = std::variant<Kernels...>;
     using Call = std::variant<CallOf<Kernels>...>;
 };
-using AnyOther = AnyOf<ClearScales, Measure, FinishScales, Quantize, TransposeCodes, DecodeCodes, ExpandWeights,
-                       QuantizeBlocks, FinishTensorScales, FinishGroups, PackTiles, PackHeads, PackRest, PackScales,
-                       Route, Permute, CopyRows, Activate, Combine, WeightGradient, Announce, Meet, MeetAndRoute>;
+using AnyOther =
+    AnyOf<ClearScales, Measure, FinishScales, Quantize, TransposeCodes, DecodeCodes, ExpandWeights, QuantizeBlocks,
+          FinishTensorScales, FinishGroups, PackTiles, PackHeads, PackRest, PackScales, Route, Permute, CopyRows,
+          Activate, Combine, UnitGradient, WeightGradient, Announce, Meet, MeetAndRoute>;
 
 using OtherKernel = AnyOther::Kernel;
 

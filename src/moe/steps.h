@@ -91,6 +91,15 @@ struct CombineStep {
     bool skips = false;       // with places: tokens without a row are not written
 };
 
+/// Training: the gradient of gate_up.
+struct UnitGradientStep {
+    Tensor gate_up{};  // as in ActivateStep
+    GatedUnit unit{};
+    Tensor gradient{};  // of h: bf16 rows of inner columns
+    ExistingRows existing{};
+    Tensor out{};  // f32, the shape of gate_up
+};
+
 /// Training: the gradient of the weight of each choice, the dot product of h and the gradient of h.
 struct WeightGradientStep {
     Tensor gate_up{};  // as in ActivateStep
@@ -104,6 +113,7 @@ void run_on_cpu(const RouteStep& step);
 void run_on_cpu(const PermuteStep& step, const ConversionOptions& how);
 void run_on_cpu(const ActivateStep& step, const ConversionOptions& how);
 void run_on_cpu(const CombineStep& step, const ConversionOptions& how);
+void run_on_cpu(const UnitGradientStep& step, const ConversionOptions& how);
 void run_on_cpu(const WeightGradientStep& step, const ConversionOptions& how);
 
 }  // namespace tilewright::moe

@@ -4,6 +4,7 @@
 #include "hopper/moe/copy_rows.h"
 #include "hopper/moe/exchange.h"
 #include "hopper/moe/permute.h"
+#include "hopper/moe/unit_gradient.h"
 #include "hopper/moe/weight_gradient.h"
 
 #include "emulator/primitives.h"
@@ -106,6 +107,12 @@ void add_activations(Functions& all) {
     add_activations<few_outputs, RowSpec{.activates = true, .unit = Unit::geglu, .interleaved = true}>(all);
     add_activations<few_outputs, RowSpec{.activates = true, .unit = Unit::relu_squared}>(all);
     add_activations<few_outputs, RowSpec{.activates = true, .unit = Unit::relu_squared, .vectors = false}>(all);
+    // Training quantizes after them.
+    add_activate<RowSpec{.activates = true, .unit = Unit::situ, .output = RowOutput::f32}>(all);
+    add_activate<RowSpec{.activates = true, .unit = Unit::situ, .output = RowOutput::f32, .vectors = false}>(all);
+    add_activate<RowSpec{.activates = true, .unit = Unit::situ, .interleaved = true, .output = RowOutput::f32}>(all);
+    add_activate<RowSpec{.activates = true, .unit = Unit::geglu, .output = RowOutput::f32}>(all);
+    add_activate<RowSpec{.activates = true, .unit = Unit::relu_squared, .output = RowOutput::f32}>(all);
 }
 
 }  // namespace
@@ -138,7 +145,8 @@ void add_kernels_of_layers(Functions& all) {
     add(all, launch::Announce{}, announce<announce_threads>);
     add(all, launch::Meet{}, meet<meet_threads>);
     add(all, launch::Route{}, route<route_threads>);
-    add(all, launch::WeightGradient{}, weight_gradient<dot_threads>);
+    add(all, launch::UnitGradient{}, unit_gradient<unit_threads>);
+    add(all, launch::WeightGradient{}, weight_gradient<unit_threads>);
     add(all, launch::MeetAndRoute{}, meet_and_route<route_threads>);
 }
 

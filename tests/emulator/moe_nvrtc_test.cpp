@@ -20,7 +20,7 @@ TEST(MoeNvrtc, KernelsThatShipDoNotSpill) {
 }
 
 TEST(MoeNvrtc, TheLargestKernelsDoNotSpill) {
-    Kernels kernels{launch::WeightGradient{}};
+    Kernels kernels{launch::UnitGradient{}, launch::WeightGradient{}};
     for (const RowOutput output : {RowOutput::f32, RowOutput::scaled_rows, RowOutput::scaled_blocks, RowOutput::mx}) {
         for (const bool vectors : {true, false}) {
             kernels.emplace_back(launch::Permute{

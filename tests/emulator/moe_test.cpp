@@ -705,6 +705,101 @@ TEST(Moe, SumsOfF32RowsHaveTheCpusBits) {
     }
 }
 
+TEST(Moe, UnitsOfTrainingHaveTheCpusBits) {
+    const GatedUnit unbounded{.kind = GatedUnit::Kind::situ, .up_bound = std::numeric_limits<float>::infinity()};
+    const Existing routed{.rows = {20}, .ends = {3, 3, 9, 14}, .sorted = true, .wide = false};
+    const Written out{unscaled(Format::f32)};
+    for (const GatedUnit& unit : {gated(GatedUnit::Kind::situ), unbounded, gated(GatedUnit::Kind::situ, true),
+                                  gated(GatedUnit::Kind::geglu), gated(GatedUnit::Kind::relu_squared)}) {
+        expect_cpu_bits(ActivateCase{.unit = unit, .out = out, .existing = routed, .special = true});
+    }
+    expect_cpu_bits(ActivateCase{.unit = unbounded, .out = out, .inner = 39, .existing = routed, .special = true});
+}
+
+// ---- Gradients of gate_up
+
+struct UnitGradientCase {
+    GatedUnit unit{};
+    std::int64_t inner = 144;
+    Existing existing{.rows = {6}};
+    std::int64_t gap = 0;  // columns after those of a row, in each matrix
+};
+
+/// The first columns of a matrix.
+Tensor narrowed(const Matrix& matrix, std::int64_t columns) {
+    Tensor tensor = matrix.tensor();
+    tensor.shape[tensor.shape.rank() - 1] = columns;
+    return tensor;
+}
+
+/// Whether a row's bytes after its first columns are untouched.
+bool has_untouched_gaps(const Matrix& matrix, std::int64_t columns) {
+    const Rows rows(matrix.tensor());
+    for (std::int64_t row = 0; row < rows.count(); ++row) {
+        for (std::int64_t i = columns; i < rows.columns(); ++i) {
+            if (*rows.at(row, i) != untouched) return false;
+        }
+    }
+    return true;
+}
+
+void expect_cpu_bits(const UnitGradientCase& c) {
+    SCOPED_TRACE(std::string(name(c.unit.kind)) + (c.unit.swiglu.interleaved ? " interleaved" : "") + ", inner " +
+                 std::to_string(c.inner) + ", gap " + std::to_string(c.gap));
+    const ExistingCall call(c.existing);
+    const std::int64_t columns = c.inner * (c.unit.kind == GatedUnit::Kind::relu_squared ? 1 : 2);
+    Matrix gate_up(Format::bf16, call.shape(columns + c.gap)), gradient(Format::bf16, call.shape(c.inner + c.gap));
+    fill(gate_up, 61, true);
+    fill(gradient, 62, true);
+    const Matrix given(Format::f32, call.shape(columns + c.gap)), expected(Format::f32, call.shape(columns + c.gap));
+    moe::UnitGradientStep step{.gate_up = narrowed(gate_up, columns),
+                               .unit = c.unit,
+                               .gradient = narrowed(gradient, c.inner),
+                               .existing = call.rows,
+                               .out = narrowed(expected, columns)};
+    run_on_cpu(step, {});
+    const Tensor wanted = step.out;
+    step.out = narrowed(given, columns);
+    ASSERT_EQ(launch::unserved(step), "");
+    run_on_emulator(launch::lower(step), 23);
+    expect_rows(Rows(step.out), Rows(wanted), call.exists(), untouched);
+    EXPECT_TRUE(has_untouched_gaps(given, columns));
+}
+
+/// With and without limits and bounds.
+std::vector<GatedUnit> differentiated(bool interleaved) {
+    const float infinity = std::numeric_limits<float>::infinity();
+    const SwiGlu limited{.alpha = 1.702F, .beta = 1, .limit = 0.3F, .interleaved = interleaved};
+    return {gated(GatedUnit::Kind::swiglu, interleaved),
+            {.kind = GatedUnit::Kind::swiglu, .swiglu = limited},
+            gated(GatedUnit::Kind::situ, interleaved),
+            {.kind = GatedUnit::Kind::situ, .swiglu = limited, .gate_bound = 1.5F, .up_bound = infinity},
+            gated(GatedUnit::Kind::geglu, interleaved),
+            gated(GatedUnit::Kind::relu_squared, interleaved)};
+}
+
+TEST(Moe, GradientsOfUnitsHaveTheCpusBits) {
+    for (const bool interleaved : {false, true}) {
+        for (const GatedUnit& unit : differentiated(interleaved)) {
+            for (const std::int64_t inner : {8, 39, 1, 144}) expect_cpu_bits(UnitGradientCase{unit, inner});
+            for (const std::int64_t gap : {8, 3}) expect_cpu_bits(UnitGradientCase{.unit = unit, .gap = gap});
+        }
+    }
+    // More than one block's lanes hold.
+    expect_cpu_bits(UnitGradientCase{.unit = gated(GatedUnit::Kind::situ), .inner = 4360, .existing = {.rows = {2}}});
+}
+
+TEST(Moe, OnlyRowsThatExistHaveGradients) {
+    for (const Existing& existing : all_existing()) {
+        if (existing.rows.rank() == 2) continue;  // training has no masked rows
+        SCOPED_TRACE(to_string(existing.rows));
+        for (const std::int64_t inner : {48, 39}) {
+            expect_cpu_bits(
+                UnitGradientCase{.unit = gated(GatedUnit::Kind::geglu), .inner = inner, .existing = existing});
+        }
+    }
+}
+
 // ---- Gradients of weights
 
 struct WeightGradientCase {
@@ -727,9 +822,7 @@ void expect_cpu_bits(const WeightGradientCase& c) {
     places[3] = -1;
     places[7] = rows;  // as if it were not a row
     const Matrix given(Format::f32, {tokens, c.weighted}), expected(Format::f32, {tokens, c.weighted});
-    Tensor narrow = gate_up.tensor();
-    narrow.shape = {rows, columns};
-    moe::WeightGradientStep step{.gate_up = narrow,
+    moe::WeightGradientStep step{.gate_up = narrowed(gate_up, columns),
                                  .unit = c.unit,
                                  .gradient = gradient.tensor(),
                                  .places = row_major(places.data(), Format::i32, {tokens, choices}),
@@ -775,24 +868,6 @@ TEST(Moe, OnlyRowsThatExistAreSummed) {
 }
 
 // ---- Gaps between rows
-
-/// The first columns of a matrix.
-Tensor narrowed(const Matrix& matrix, std::int64_t columns) {
-    Tensor tensor = matrix.tensor();
-    tensor.shape[tensor.shape.rank() - 1] = columns;
-    return tensor;
-}
-
-/// Whether a row's bytes after its first columns are untouched.
-bool has_untouched_gaps(const Matrix& matrix, std::int64_t columns) {
-    const Rows rows(matrix.tensor());
-    for (std::int64_t row = 0; row < rows.count(); ++row) {
-        for (std::int64_t i = columns; i < rows.columns(); ++i) {
-            if (*rows.at(row, i) != untouched) return false;
-        }
-    }
-    return true;
-}
 
 TEST(Moe, GapsBetweenRowsAreNeitherReadNorWritten) {
     const std::vector<char> all(10, 1);

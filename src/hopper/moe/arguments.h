@@ -16,7 +16,7 @@ struct RowGrid {
     int room = 1;  // rows of a group
     int features = 0;
     int parts = 1;          // of a row
-    int part_features = 0;  // of a part: one lane has 16, or 8 in `combine`
+    int part_features = 0;  // of a part: one lane has 16, or 8 in `combine` and `unit_gradient`
 };
 
 /// The memory of the ranks of a group. All ranks have the same layout: an address of this rank plus a shift is the same
@@ -207,17 +207,29 @@ struct CombineArguments {
     MeetArguments meet{};
 };
 
-struct WeightGradientArguments {
+/// A unit and the matrices of its rows (unit_numbers.h).
+struct UnitArguments {
     SourceMatrix gate_up{};
     SourceMatrix gradient{};  // of h
     int up = 0;               // the distance from a gate to its up. 1: they alternate. 0: there are no gates
     int features = 0;         // of h
     formats::Unit unit = formats::Unit::swiglu;
     formats::GatedRule rule{};
+    bool vectors = false;  // 16 bytes at a time
+};
+
+struct UnitGradientArguments {
+    RowGrid grid{};  // features of h
+    UnitArguments of{};
+    ExistingArguments existing{};
+    RowTarget to{};  // as gate_up
+};
+
+struct WeightGradientArguments {
+    UnitArguments of{};
     PlaceArguments places{};
     int tokens = 0;
     int choices = 0;
-    bool vectors = false;  // 16 bytes at a time
     float* out = nullptr;
     i64 out_token_stride = 0;
     i64 out_choice_stride = 0;

@@ -109,8 +109,8 @@ inline constexpr int meet_ahead = 4;               // numbers of a thread whose 
 inline constexpr int most_barrier_blocks = 32;     // each of them waits
 inline constexpr int most_combining_blocks = 128;  // the same, of a kernel that sums after the barrier
 
-inline constexpr int dot_threads = 256;
-inline constexpr int dot_features = 8;  // of a lane in turn
+inline constexpr int unit_threads = 256;  // of kernels of gradients
+inline constexpr int unit_features = 8;   // of a lane at a time
 
 inline constexpr int most_fused_choices = 1024;
 inline constexpr int fused_ahead = 8;  // choices of a thread whose loads are in flight at once
