@@ -1,4 +1,4 @@
-"""`tilewright.torch.Experts` on a Hopper GPU: captured steps, training's bits against the one call, bytes held, the CPU's gradients."""
+"""`tilewright.torch.Experts` on a Hopper GPU: captured steps, training's bits against the one call, bytes held, the CPU's gradients and units."""
 
 import gc
 
@@ -8,10 +8,13 @@ torch = pytest.importorskip("torch")
 if not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0):
     pytest.skip("needs a Hopper GPU", allow_module_level=True)
 
+from tilewright import _core  # noqa: E402
 from tilewright.torch import RECIPES, Experts  # noqa: E402
 from torch_layers import error, kept_of_w, kept_of_x, normal, same  # noqa: E402
 
 EXPERTS, K, HIDDEN, INNER, TOKENS = 6, 2, 256, 384, 300
+OTHERS = ["situ", "geglu", "relu_squared"]
+CALLS = [*((recipe, "swiglu") for recipe in RECIPES), *(("1x128", kind) for kind in OTHERS), ("fold", "situ")]
 
 
 def layer_of(recipe, **options):
@@ -39,10 +42,10 @@ def step(layer, x, chosen, weights, d_y):
 
 
 @pytest.mark.parametrize("with_main_grad", [False, True])
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_a_step_is_captured_and_replayed(recipe, with_main_grad):
+@pytest.mark.parametrize("recipe, activation", CALLS)
+def test_a_step_is_captured_and_replayed(recipe, activation, with_main_grad):
     """Replays follow other tokens, another routing and other weights, with the bits of eager calls."""
-    layer = layer_of(recipe)
+    layer = layer_of(recipe, activation=activation)
     if with_main_grad:
         layer.up.main_grad, layer.down.main_grad = torch.zeros_like(layer.up), torch.zeros_like(layer.down)
     given = [tensor.clone() for tensor in inputs()]
@@ -83,9 +86,10 @@ def test_a_step_is_captured_and_replayed(recipe, with_main_grad):
 
 
 @pytest.mark.parametrize("at", ["combine", "activation", "input"])
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_training_has_the_bits_of_the_one_call(recipe, at):
-    layer, (x, chosen, weights, d_y) = layer_of(recipe, weights_at=at, dtype=torch.bfloat16), inputs()
+@pytest.mark.parametrize("recipe, activation", CALLS)
+def test_training_has_the_bits_of_the_one_call(recipe, activation, at):
+    layer = layer_of(recipe, activation=activation, weights_at=at, dtype=torch.bfloat16)
+    x, chosen, weights, d_y = inputs()
     made = step(layer, x, chosen, weights, d_y)
     with torch.no_grad():
         assert torch.equal(layer(x, chosen, weights), made[0])
@@ -93,12 +97,27 @@ def test_training_has_the_bits_of_the_one_call(recipe, at):
         assert torch.equal(layer(x, chosen, weights), made[0])
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_gradients_are_near_those_of_the_cpu(recipe):
-    layer, given = layer_of(recipe), inputs()
+@pytest.mark.parametrize("recipe, activation", CALLS)
+def test_gradients_are_near_those_of_the_cpu(recipe, activation):
+    layer, given = layer_of(recipe, activation=activation, bias=True), inputs()
     made = step(layer, *given)
     expected = step(layer.cpu(), *(tensor.cpu() for tensor in given))
     assert all(error(mine, other.double()) < 0.03 for mine, other in zip(made, expected))
+
+
+@pytest.mark.parametrize("inner", [INNER, 50, 2500])
+@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize("kind", ["swiglu", *OTHERS])
+def test_units_and_their_gradients_have_the_bits_of_the_cpu(kind, interleaved, inner):
+    gate_up = (3 * normal(TOKENS, inner * (1 if kind == "relu_squared" else 2))).bfloat16()
+    gate_up[:4, 0] = torch.tensor([float("inf"), -float("inf"), float("nan"), -0.0])
+    d_h, existing = normal(TOKENS, inner, seed=1).bfloat16(), TOKENS - 9
+    ends = torch.tensor([7, 7, existing], dtype=torch.int32)
+    for numbers in ({}, {"alpha": 1.702, "beta": 1.0, "limit": 0.5, "gate_bound": 1.5, "up_bound": float("inf")}):
+        unit = {"activation": kind, "interleaved": interleaved, **numbers}
+        for call in (lambda *given: _core.activate(given[0], given[2], unit), lambda *given: _core.unit_gradient(*given, unit)):
+            ours, expected = call(gate_up.cuda(), d_h.cuda(), ends.cuda()), call(gate_up, d_h, ends)
+            assert torch.equal(ours.cpu().view(torch.int32)[:existing], expected.view(torch.int32)[:existing])
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

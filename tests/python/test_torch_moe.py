@@ -53,7 +53,8 @@ def activated(gate_up, kind, alpha=1.0, beta=0.0, limit=float("inf"), gate_bound
         return gate * torch.sigmoid(alpha * gate) * (up + beta)
     if kind == "geglu":
         return torch.nn.functional.gelu(gate, approximate="tanh") * up
-    return gate_bound * torch.tanh(gate / gate_bound) * torch.sigmoid(gate) * up_bound * torch.tanh(up / up_bound)
+    bounded_up = up if up_bound == float("inf") else up_bound * torch.tanh(up / up_bound)
+    return gate_bound * torch.tanh(gate / gate_bound) * torch.sigmoid(gate) * bounded_up
 
 
 def exact(ids, x, weights, up, down, up_bias=None, down_bias=None, *, kind="swiglu", at="combine", **numbers):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 
 from tilewright import _core
-from tilewright.torch import _sums, _units
+from tilewright.torch import _sums
 from tilewright.torch._recipes import RECIPES, LayerRecipe
 from tilewright.torch._units import Unit
 from tilewright.torch._weights import ALIGNMENT, Pair
@@ -146,7 +146,7 @@ def forward_pass(
         factor = _factor(routed, layer, "activation")
         h_codes, h_kept = _quantized(gate_up, routed, sides, keeps_h, factor, layer)
     else:
-        numbers = _units.activated(gate_up, layer.unit)
+        numbers = _core.activate(gate_up, routed.ends, layer.unit.keywords)
         h_codes, h_kept = _quantized(numbers, routed, sides, keeps_h, _factor(routed, layer, "activation"))
     y = x.new_empty(tokens.shape[0], down[0].shape[1], dtype=torch.bfloat16)
     _multiply_rows(h_codes, sides.activations, weights_operand(down, layer), routed.ends, y, layer, given.down_bias)
@@ -262,15 +262,25 @@ def backward_pass(
             of_rows = (saved.down_bias.float().index_select(0, group) * d_y).sum(1)
             made["weights"] += _by_choice(of_rows, routed.rows, choices)
         made["weights"] = made["weights"].to(saved.weights.dtype)
-    if wanted.up_bias:
-        real = _units.gradient(kept.gate_up, d_h, layer.unit)
-        weighted = real if factor is None or layer.weights_at == "input" else real * factor[:, None]
-        made["up_bias"] = _sums.sums_of_groups(weighted, ends)
+    inner_factor = None if layer.weights_at == "input" else factor
     wants_rows = wanted.x or (wanted.weights and layer.weights_at == "input")
-    if wants_rows or wanted.up:
-        inner_factor = None if layer.weights_at == "input" else factor
+    wants_operands = wants_rows or wanted.up
+    is_fused = layer.activation == "swiglu"  # the quantizer computes the gradient
+    if wanted.up_bias or (wants_operands and not is_fused):
+        d_gate_up = _core.unit_gradient(kept.gate_up, d_h, ends, layer.unit.keywords)
+    if wanted.up_bias:
+        weighted = d_gate_up if inner_factor is None else d_gate_up * inner_factor[:, None]
+        made["up_bias"] = _sums.sums_of_groups(weighted, ends)
+    if wants_operands:
         d_rows, d_columns = _quantized_gradient(
-            kept.gate_up, d_h, routed, saved.up if wants_rows else None, kept.x if wanted.up else None, inner_factor, inner_factor, layer
+            kept.gate_up if is_fused else d_gate_up,
+            d_h if is_fused else None,
+            routed,
+            saved.up if wants_rows else None,
+            kept.x if wanted.up else None,
+            inner_factor,
+            inner_factor,
+            layer,
         )
         if wanted.up:
             made["up"] = _wgrad(d_columns, kept.x, aligned, ends, main_grads[0], dtypes[0], layer)
@@ -299,15 +309,13 @@ def _quantized_gradient(
 ) -> tuple[Pair | None, Pair | None]:
     """The gradient by rows for dgrad (with w) and by columns for wgrad (with the operand that forward kept).
 
-    x has the rows, or an index names them. With `gradient`, that of h, it is the gradient of gate_up, which is x. A folded recipe multiplies it by the scales of w, and of
-    the rows of the other operand of wgrad.
+    x has the rows, or an index names them. With `gradient`, that of h, it is the gradient of gate_up by SwiGLU; gate_up is x. A
+    folded recipe multiplies it by the scales of w, and of the rows of the other operand of wgrad.
     """
     sides = layer.sides
     unit, form = "none", (1.0, 0.0, float("inf"), False)
-    if gradient is not None and layer.activation == "swiglu":
+    if gradient is not None:
         unit, form = "swiglu_gradient", (*layer.numbers[:3], layer.interleaved)
-    elif gradient is not None:
-        x, gradient = _units.gradient(x, gradient, layer.unit), None
     features = None
     if sides.folds:
         features = None if w is None else w[1]
