@@ -90,13 +90,14 @@ inline GatedGradient geglu_gradient(float gate, float up, float gradient) {
     return {.gate = gradient * up * slope, .up = gradient * (gate * share)};
 }
 
-/// Units without an up do not read it; its gradient is 0.
+/// Units without an up do not read it; its gradient is 0. For ReLU, 0 is added because of a gate of -0: the maximum of -0
+/// and 0 is 0 on a GPU and -0 on a CPU.
 template <Unit unit>
 inline GatedGradient gated_gradient(float gate, float up, float gradient, const GatedRule& rule) {
     if constexpr (unit == Unit::swiglu) return swiglu_gradient(gate, up, gradient, rule.swiglu);
     if constexpr (unit == Unit::situ) return situ_gradient(gate, up, gradient, rule);
     if constexpr (unit == Unit::geglu) return geglu_gradient(gate, up, gradient);
-    return {.gate = gradient * at_least(gate, 0.0F) * 2.0F, .up = 0.0F};
+    return {.gate = gradient * (at_least(gate, 0.0F) + 0.0F) * 2.0F, .up = 0.0F};
 }
 
 }  // namespace tilewright::formats

@@ -66,6 +66,14 @@ def test_special_numbers_stay_special(kind, device):
     assert codes.tolist() == [0x7FFFFFFF] * 2 and int(made.isnan().sum()) == 2 * gates_of(kind)
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_gate_of_minus_zero_is_zero_for_relu(device):
+    """A GPU's maximum of -0 and 0 is 0."""
+    gate_up, d_h = -torch.zeros(1, 8, dtype=torch.bfloat16), torch.ones(1, 8, dtype=torch.bfloat16)
+    made = _core.unit_gradient(gate_up.to(device), d_h.to(device), None, {"activation": "relu_squared"}).cpu()
+    assert made.view(torch.int32).tolist() == [[0] * 8]
+
+
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize("kind", OTHERS)
 def test_training_has_the_bits_of_the_one_call(kind, recipe):
