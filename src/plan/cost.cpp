@@ -45,31 +45,94 @@ double written_bytes(const Workload& work) {
 
 std::int64_t whole(double value) { return static_cast<std::int64_t>(std::min(value, 0x1p62)); }
 
-/// Bytes of one stage that this block reads from L2 itself.
-double fetched_bytes(const hopper::Design& tile) {
-    double bytes = tile.scale_bytes_per_stage();
-    for (const hopper::OperandTile& side : {tile.mma_a, tile.mma_b}) {
-        // Packed for fp8 a row has 68 bytes; the model was measured with 128.
-        bytes += tile.order.step == StepKind::bf16 ? side.loaded_bytes : side.loaded_rows * hopper::row_bytes;
+/// The rows of D in tiles. Groups are priced as if all rows of a tile existed, because nobody knows where they end.
+struct Filling {
+    double row_tiles = 1;  // of one product
+    double mean = 1;       // Share of the rows that exist, all tiles together.
+    double busiest = 1;    // The same in the busiest tile: less than 1 only if there is no full one.
+    int warpgroups = 1;    // Those of the busiest tile that have rows.
+};
+
+Filling filling(const CostInputs& inputs) {
+    const hopper::Design& tile = inputs.tile;
+    const Workload& work = inputs.work;
+    Filling result{.warpgroups = tile.shape.warpgroups};
+    if (tile.groups == hopper::Groups::rows) {
+        result.row_tiles = std::max(1.0, inputs.over.row_tiles);
+        return result;
     }
-    return bytes;
+    const auto rows = static_cast<double>(std::max<std::int64_t>(work.rows, 1));
+    result.row_tiles = std::ceil(rows / tile.d_rows);
+    result.mean = rows / (result.row_tiles * tile.d_rows);
+    if (result.row_tiles > 1) return result;
+    result.busiest = result.mean;
+    if (tile.skips_rows && !tile.swap_ab)
+        result.warpgroups = static_cast<int>(std::ceil(rows / tile.rows_per_warpgroup));
+    return result;
 }
 
-/// TMA's time for the rows of a k-block, relative to rows that each are in one line of L2. Rows that are multiples of
-/// 128 bytes have this property. Most other rows are in two lines, and in five sectors if they are not multiples of 32
-/// bytes. One H200 takes 2 clocks per row at k = 16384, about 3 at 2880 and 4.7 at 13104.
-double split_rows(const Workload& work) {
+/// Bytes of one stage that this block reads from L2 itself. TMA reads no rows beyond the end of a tensor.
+struct Fetched {
+    double activations = 0;
+    double weights = 0;
+    double scales = 0;
+};
+
+Fetched fetched_bytes(const hopper::Design& tile) {
+    const auto values = [&](const hopper::OperandTile& side) {
+        // Packed for fp8 a row has 68 bytes; the model was measured with 128.
+        return static_cast<double>(tile.order.step == StepKind::bf16 ? side.loaded_bytes
+                                                                     : side.loaded_rows * hopper::row_bytes);
+    };
+    return {.activations = values(tile.swap_ab ? tile.mma_b : tile.mma_a),
+            .weights = values(tile.swap_ab ? tile.mma_a : tile.mma_b),
+            .scales = static_cast<double>(tile.scale_bytes_per_stage())};
+}
+
+/// The cost of rows whose pitch is no multiple of 128 bytes, relative to rows that each are in one line of L2. Most
+/// other rows are in two lines, and in five sectors if their pitch is no multiple of 32 bytes. SMs then take them one
+/// by one, as if no neighbour read the same.
+struct SplitRows {
+    double of_chip = 1;
+    double of_sm = 1;
+    bool shared = true;
+};
+
+SplitRows split_rows(const Workload& work) {
     constexpr std::int64_t line = 128;
-    const std::int64_t row_bytes = work.k * bits(work.recipe.a.values) / 8;
-    return 1 + 0.43 * std::log2(line / std::max(std::gcd(row_bytes, line), std::int64_t{16}));
+    switch (std::gcd(work.k * bits(work.recipe.a.values) / 8, line)) {
+        case 128: return {};
+        case 64: return {.of_chip = 1.101, .of_sm = 1.146};
+        case 32: return {.of_chip = 1.305, .of_sm = 1.458};
+        default: return {.of_chip = 1.381, .of_sm = 2.367, .shared = false};
+    }
+}
+
+/// Bytes of a stage that L2 delivers for each block. Blocks with consecutive numbers have consecutive rows of tiles, at
+/// most a raster of them, and the same columns. So they read the same weights at once, and L2 serves such reads
+/// together. If D has one row of tiles, they read the same activations instead. By the clocks of an H200 a k-block
+/// takes 2.9 clocks per row of activations and 1.0 per row of weights where D has four rows of tiles or more, and
+/// about 2.6 per row of both where it has two or three (docs/experiments/034-planner-terms.md).
+double l2_bytes_per_stage(const CostInputs& inputs, const Filling& filled) {
+    constexpr double raster = 8;
+    const Fetched fetched = fetched_bytes(inputs.tile);
+    const SplitRows split = split_rows(inputs.work);
+    const double rows = std::min(filled.row_tiles, raster);
+    const double activations = fetched.activations * filled.mean;
+    const double alone = activations * (1 - 1 / rows) + fetched.weights / rows;
+    const double together = activations + fetched.weights + fetched.scales - alone;
+    return (alone + (split.shared ? inputs.model.neighbour_share : 1) * together) * split.of_chip;
 }
 
 /// Seconds that one stage takes to arrive: the narrowest of a chip-wide L2, the SM's own path and the ring's depth.
-double delivery_seconds(const CostInputs& inputs) {
+double delivery_seconds(const CostInputs& inputs, const Filling& filled) {
     const auto& [tile, work, device, model, over] = inputs;
-    const double arriving = tile.value_bytes_per_stage() + tile.scale_bytes_per_stage();
-    const double chip = fetched_bytes(tile) * over.grid() / (device.l2_bytes_per_second * model.l2_share);
-    const double fetching = fetched_bytes(tile) * split_rows(work);
+    const Fetched fetched = fetched_bytes(tile);
+    const double missing = fetched.activations * (1 - filled.busiest);
+    const double arriving = tile.value_bytes_per_stage() + tile.scale_bytes_per_stage() - missing;
+    const double chip =
+        l2_bytes_per_stage(inputs, filled) * over.grid() / (device.l2_bytes_per_second * model.l2_share);
+    const double fetching = (fetched.activations + fetched.weights - missing) * split_rows(work).of_sm;
     const double path = std::max(arriving, fetching) / (device.l2_bytes_per_clock * device.boost_hertz);
     const double ring = device.memory_latency * model.latency_share / tile.stages;
     return std::max({chip, path, ring});
@@ -105,8 +168,9 @@ struct Unit {
 
 Unit unit_of(const CostInputs& inputs) {
     const auto& [tile, work, device, model, over] = inputs;
-    const Loop per_block = loop(tile, model);
-    const double epilogue = model.epilogue_clocks + store_clocks(inputs);
+    const Filling filled = filling(inputs);
+    const Loop per_block = loop(tile, filled.warpgroups, model);
+    const double epilogue = model.epilogue_clocks + store_clocks(inputs) * filled.busiest;
     Unit unit;
     // Clocks of a loop are the H200's. Its SMs multiply 4096 pairs of fp8 per clock, as all other Hopper chips do
     // except the H20.
@@ -114,31 +178,40 @@ Unit unit_of(const CostInputs& inputs) {
     unit.tensor = over.k_blocks * per_block.tensor_clocks * slower * over.sharing;
     const double stall = per_block.stall_clocks + (over.sharing - 1) * per_block.issue_clocks;
     unit.promotion = over.k_blocks * stall;
-    unit.delivery = over.k_blocks * delivery_seconds(inputs);
-    unit.epilogue = epilogue;
-    if (tile.shape.warpgroups > 1) {  // warpgroups may drift apart by the ring
-        const double slack = (tile.stages - 1) * (per_block.tensor_clocks + stall);
-        unit.epilogue = std::min(epilogue, model.exposed_epilogue * epilogue + std::max(0.0, epilogue - slack));
-    }
+    unit.delivery = over.k_blocks * delivery_seconds(inputs, filled);
+    // Several warpgroups end a tile one after another, and the store of each delays the next tile's loads. Larger D was
+    // not measured.
+    const bool hides = filled.warpgroups == 1 && bits(work.output) <= 16 && !work.adds_c;
+    unit.epilogue = hides ? model.exposed_epilogue * epilogue : epilogue;
     unit.last_epilogue = epilogue - unit.epilogue;
     return unit;
 }
 
+/// The larger of two times that share a resource. Where they are equal, neither waits for the other all the time.
+double contended(double one, double other, double sharpness) {
+    const double most = std::max(one, other);
+    if (most <= 0) return 0;
+    return most * std::pow(std::pow(one / most, sharpness) + std::pow(other / most, sharpness), 1 / sharpness);
+}
+
 /// Time of the busiest block. Power slows all SMs down together. Two times are added as squares under a root: that of
 /// the boost clock, and that which the energy of all tensor clocks and loads allows. This fits the clocks of the
-/// measured loops from 53 to 100 % busy. L2 has a separate clock, so its time bounds the result from outside.
+/// measured loops from 53 to 100 % busy. Short calls end before power limits them. L2 has a separate clock, so its time
+/// bounds the result from outside.
 void add_compute(const CostInputs& inputs, const Unit& unit, Cost& cost) {
     const auto& [tile, work, device, model, over] = inputs;
     const double even = over.waves();
-    const double at_boost = (over.rounds * unit.clocks() + unit.last_epilogue) / device.boost_hertz;
+    const double hertz = device.boost_hertz * model.busy_clock;
+    const double at_boost = (over.rounds * unit.clocks() + unit.last_epilogue) / hertz;
     const double tensor_clocks = over.full_units * unit.tensor / over.sharing;
     const double energy =
         tensor_clocks * loop(tile, model).energy + static_cast<double>(cost.l2_bytes) * model.l2_byte_energy;
-    const double at_power = energy / (device.sms * device.power_hertz);
+    const double duration = std::max(at_boost, cost.memory);
+    const double at_power = energy / (device.sms * device.power_hertz) * duration / (duration + model.power_seconds);
     const double computing = std::hypot(at_boost, at_power);
-    const double clock = device.boost_hertz * at_boost / computing;
-    const double epilogues = (over.rounds * unit.epilogue + unit.last_epilogue) / device.boost_hertz;
-    cost.compute = std::max(computing, over.rounds * unit.delivery + epilogues);
+    const double clock = hertz * at_boost / computing;
+    const double epilogues = (over.rounds * unit.epilogue + unit.last_epilogue) / hertz;
+    cost.compute = contended(computing, over.rounds * unit.delivery + epilogues, model.contention);
     cost.clock_hertz = clock;
     cost.tensor_clocks = whole(tensor_clocks);
     cost.tensor = even * unit.tensor / clock;
@@ -185,6 +258,15 @@ double last_round(const CostInputs& inputs, const Cost& cost) {
     return std::max(0.0, before + last - std::max(cost.memory, cost.compute));
 }
 
+/// Until all blocks run and have their first stage, which comes from memory.
+double start_of_blocks(const CostInputs& inputs) {
+    const auto& [tile, work, device, model, over] = inputs;
+    const double first_stages =
+        model.first_stages * over.grid() * tile.value_bytes_per_stage() / device.memory_bytes_per_second;
+    const double clusters = tile.cluster.size > 1 ? model.cluster_seconds : 0;
+    return over.grid() * model.block_seconds + clusters + first_stages;
+}
+
 double reduction(const CostInputs& inputs) {
     const auto& [tile, work, device, model, over] = inputs;
     if (tile.k_slices == 1) return 0;
@@ -208,16 +290,21 @@ double compulsory_bytes(const Workload& work) {
 
 double share_of_d(const Workload& work) { return written_bytes(work) / compulsory_bytes(work); }
 
+Cost cost(const hopper::Kernel& kernel, const Workload& work, const DeviceDescription& device) {
+    return cost(kernel, work, device, kernel.b.is_packed() ? packed_model : fitted_model);
+}
+
 Cost cost(const hopper::Kernel& kernel, const Workload& work, const DeviceDescription& device, const Model& model) {
     const hopper::Design tile = design_of(kernel);
     const CostInputs inputs{tile, work, device, model, tile_distribution(tile, work, device)};
     const TileDistribution& over = inputs.over;
     const Unit unit = unit_of(inputs);
     Cost cost;
-    cost.launch = device.start_seconds + device.launch_seconds + model.start_seconds;
-    if (tile.cluster.size > 1) cost.launch += model.cluster_seconds;
+    cost.launch = device.start_seconds + device.launch_seconds + start_of_blocks(inputs);
     cost.memory_bytes = whole(compulsory_bytes(work));
-    cost.l2_bytes = whole(over.units * over.k_blocks * fetched_bytes(tile));
+    const Fetched fetched = fetched_bytes(tile);
+    cost.l2_bytes = whole(over.units * over.k_blocks *
+                          (fetched.activations * filling(inputs).mean + fetched.weights + fetched.scales));
     cost.memory =
         (compulsory_bytes(work) + (device.written_byte - 1) * written_bytes(work)) / device.memory_bytes_per_second;
     add_compute(inputs, unit, cost);

@@ -7,8 +7,10 @@
 namespace tilewright::planner {
 
 /// The cost of the product, without what is written into the workspace first, because no choice depends on that.
-Cost cost(const hopper::Kernel& kernel, const Workload& work, const DeviceDescription& device,
-          const Model& model = fitted_model);
+Cost cost(const hopper::Kernel& kernel, const Workload& work, const DeviceDescription& device);
+
+/// The same with other constants, for fitting.
+Cost cost(const hopper::Kernel& kernel, const Workload& work, const DeviceDescription& device, const Model& model);
 
 /// The same with the time and bytes of the workspace.
 Cost with_workspace(Cost cost, const Workload& work, const DeviceDescription& device);

@@ -149,7 +149,7 @@ double stall_clocks(const hopper::Design& tile, double tensor) {
 
 }  // namespace
 
-Loop loop(const hopper::Design& tile, const Model& model) {
+Loop loop(const hopper::Design& tile, int warpgroups, const Model& model) {
     const double tensor = tile.tensor_clocks();
     Loop result{.tensor_clocks = tensor, .stall_clocks = std::max(0.0, stall_clocks(tile, tensor)) + feed_stall(tile)};
     if (tile.b.is_packed() && tile.order.step == StepKind::bf16) result.issue_clocks = bf16_decode_issue(tile, tensor);
@@ -163,6 +163,11 @@ Loop loop(const hopper::Design& tile, const Model& model) {
         result.energy += unpromoted;
     } else if (tile.scales_mma_columns && !tile.b.is_packed()) {
         result.energy += tile.scales_mma_rows ? both_scales : column_scales;
+    }
+    if (warpgroups < tile.shape.warpgroups) {
+        result.tensor_clocks *= static_cast<double>(warpgroups) / tile.shape.warpgroups;
+        // Nobody multiplies while it promotes.
+        if (warpgroups == 1) result.stall_clocks = model.lone_stall * result.tensor_clocks;
     }
     return result;
 }

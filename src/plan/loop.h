@@ -13,6 +13,12 @@ struct Loop {
     double energy = 1;         // Energy per tensor clock with what belongs to it, over that of an unpromoted fp8 loop.
 };
 
-Loop loop(const hopper::Design& tile, const Model& model = fitted_model);
+/// Where only some warpgroups of a tile have rows, `warpgroups` says how many. The others load and multiply nothing.
+Loop loop(const hopper::Design& tile, int warpgroups, const Model& model = fitted_model);
+
+/// All warpgroups have rows.
+inline Loop loop(const hopper::Design& tile, const Model& model = fitted_model) {
+    return loop(tile, tile.shape.warpgroups, model);
+}
 
 }  // namespace tilewright::planner

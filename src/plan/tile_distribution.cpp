@@ -5,6 +5,7 @@
 
 #include "hopper/description/derive.h"
 #include "hopper/schedule/dense.h"
+#include "plan/loop.h"
 
 namespace tilewright::planner {
 namespace {
@@ -78,7 +79,9 @@ double rounds_of_groups(const Workload& work, const RowTiles& of_group, const Ti
 void count_cheap_units(const hopper::Design& tile, const Workload& work, TileDistribution& over) {
     const int blocks = over.resident_blocks / tile.cluster.size;  // clusters of them
     const std::int64_t rest = work.rows % hopper::cluster_rows(tile);
-    const double cost = tiles_of(rest, tile.rows_per_warpgroup) / tile.shape.warpgroups;
+    const double warpgroups = tiles_of(rest, tile.rows_per_warpgroup);
+    const double share = warpgroups / tile.shape.warpgroups;
+    const double cost = relative_time(tile, static_cast<int>(warpgroups));
     const double cheap = static_cast<double>(work.products) * tiles_of(work.columns, hopper::cluster_columns(tile));
     const std::int64_t full_rows = work.rows / hopper::cluster_rows(tile);
     const double full = cheap * static_cast<double>(full_rows);
@@ -86,10 +89,19 @@ void count_cheap_units(const hopper::Design& tile, const Workload& work, TileDis
     const double of_others = rounds + cost * std::ceil(cheap / blocks);
     const double again = std::max(0.0, std::ceil((cheap - (blocks - rest_of_full)) / blocks));
     over.rounds = rest_of_full == 0 ? of_others : std::max(of_others, rounds + 1 + cost * again);
-    over.full_units = (full + cost * cheap) * tile.cluster.size;
+    over.full_units = (full + share * cheap) * tile.cluster.size;
 }
 
 }  // namespace
+
+double relative_time(const hopper::Design& tile, int warpgroups) {
+    const auto clocks = [&](int count) {
+        const Loop part = loop(tile, count);
+        return part.tensor_clocks + part.stall_clocks;
+    };
+    const double share = static_cast<double>(warpgroups) / tile.shape.warpgroups;
+    return std::clamp(clocks(warpgroups) / clocks(tile.shape.warpgroups), share, 1.0);
+}
 
 int usable_sms(const Workload& work, const DeviceDescription& device) {
     return work.sm_limit > 0 ? std::min(work.sm_limit, device.sms) : device.sms;

@@ -25,6 +25,10 @@ struct TileDistribution {
     int grid() const { return units < resident_blocks ? static_cast<int>(std::ceil(units)) : resident_blocks; }
 };
 
+/// The time of a unit in which only some warpgroups have rows, relative to a full one. It is more than their share of
+/// the products, because a single warpgroup waits for its promotion.
+double relative_time(const hopper::Design& tile, int warpgroups);
+
 /// Blocks of this tile that run at once, in whole clusters.
 int resident_blocks(const hopper::Design& tile, int sms);
 

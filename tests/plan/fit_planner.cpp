@@ -2,21 +2,30 @@
 //
 //   tools/fit_planner benchmarks/results/h200_candidates.jsonl [more records] [--rounds 0]
 //   tools/fit_planner benchmarks/results/h100_candidates.jsonl --device h100
-// The second form fits the numbers of a device that no data sheet has, and prints them for src/plan/devices.
+//   tools/fit_planner benchmarks/results/h100_random.jsonl --rounds 0 --worst 10
+// The second form fits the numbers of a device that no data sheet has, and prints them for src/plan/devices. --half 0
+// or 1 fits to one half of the problems. The other half shows what the constants are worth on problems that they never
+// saw.
 //
 // It minimises how much slower the model's choices are than the best measured ones, and also the error of the
-// predictions. With --rounds 0 it only prints how good the constants in model.h are.
+// predictions. With --rounds 0 it only prints how good the constants in model.h are: the loss of the planner's choices
+// against the best shipped tile, by kind of call and by half. --worst prints the largest losses term by term.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "plan/choose.h"
 #include "plan/cost.h"
 #include "plan/record.h"
+#include "plan/shipped_tiles.h"
 
 namespace tilewright::planner {
 namespace {
@@ -45,8 +54,6 @@ const Parameters model_parameters{
     Parameter{"peer_bytes_per_clock", [](Constants& c) -> double& { return c.model.peer_bytes_per_clock; }, 4, 64},
     Parameter{"multicast_clocks", [](Constants& c) -> double& { return c.model.multicast_clocks; }, 1, 80},
     Parameter{"multicast_stall", [](Constants& c) -> double& { return c.model.multicast_stall; }, 0.005, 0.1},
-    Parameter{"promoted_energy", [](Constants& c) -> double& { return c.model.promoted_energy; }, 0.25, 1.25},
-    Parameter{"l2_byte_energy", [](Constants& c) -> double& { return c.model.l2_byte_energy; }, 1e-4, 2e-2},
     Parameter{"latency_share", [](Constants& c) -> double& { return c.model.latency_share; }, 0.7, 2.0},
     Parameter{"l2_share", [](Constants& c) -> double& { return c.model.l2_share; }, 0.5, 2.0},
     Parameter{"epilogue_clocks", [](Constants& c) -> double& { return c.model.epilogue_clocks; }, 10, 3000},
@@ -54,7 +61,11 @@ const Parameters model_parameters{
     Parameter{"narrow_store", [](Constants& c) -> double& { return c.model.narrow_store; }, 0.01, 2.0},
     Parameter{"thread_store", [](Constants& c) -> double& { return c.model.thread_store; }, 1.0, 20},
     Parameter{"exposed_epilogue", [](Constants& c) -> double& { return c.model.exposed_epilogue; }, 0.01, 1.0},
-    Parameter{"start_seconds", [](Constants& c) -> double& { return c.model.start_seconds; }, 0, 2e-6},
+    Parameter{"neighbour_share", [](Constants& c) -> double& { return c.model.neighbour_share; }, 0.02, 1},
+    Parameter{"lone_stall", [](Constants& c) -> double& { return c.model.lone_stall; }, 0.3, 1.5},
+    Parameter{"busy_clock", [](Constants& c) -> double& { return c.model.busy_clock; }, 0.9, 1},
+    Parameter{"power_seconds", [](Constants& c) -> double& { return c.model.power_seconds; }, 1e-6, 1e-4},
+    Parameter{"block_seconds", [](Constants& c) -> double& { return c.model.block_seconds; }, 1e-10, 1e-8},
     Parameter{"cluster_seconds", [](Constants& c) -> double& { return c.model.cluster_seconds; }, 1e-8, 2e-6},
     Parameter{"imperfect_overlap", [](Constants& c) -> double& { return c.model.imperfect_overlap; }, 0.005, 0.6},
     Parameter{"crowding", [](Constants& c) -> double& { return c.model.crowding; }, 0.01, 1},
@@ -174,12 +185,11 @@ double between(const Parameter& parameter, double share) {
     return parameter.least * std::pow(parameter.most / parameter.least, share);
 }
 
-/// From the constants in model.h and from others all over their bounds; the best is polished. The same
-/// record gives the same constants.
+/// From the constants in model.h and, with more starts than one, others all over their bounds; the best is polished.
+/// The same record gives the same constants.
 Constants fit(const std::vector<RecordedShape>& shapes, const Parameters& parameters, const Constants& first,
-              int rounds) {
-    constexpr int starts = 32;
-    std::vector<Fitted> found(starts);
+              int rounds, int starts) {
+    std::vector<Fitted> found(static_cast<std::size_t>(starts));
 #pragma omp parallel for schedule(dynamic)
     for (int start = 0; start < starts; ++start) {
         Numbers numbers(static_cast<std::uint64_t>(start) + 1);
@@ -211,13 +221,106 @@ void print_verdicts(const std::vector<RecordedShape>& shapes, const Constants& c
                std::exp(logarithms / static_cast<double>(shapes.size())), loss(shapes, constants));
 }
 
+/// Which half of the problems this is: by a digest of its key, the same on all machines.
+int half_of(const RecordedShape& shape) {
+    std::uint32_t digest = 2166136261U;  // FNV-1a
+    for (const char letter : shape.work.key) digest = (digest ^ static_cast<unsigned char>(letter)) * 16777619U;
+    return static_cast<int>(digest >> 16 & 1);
+}
+
+/// A choice of the planner without tuned rows, against the best shipped tile that was measured.
+struct Loss {
+    const RecordedShape* shape = nullptr;
+    hopper::Kernel chosen{};
+    const MeasuredTile* measured = nullptr;  // of the choice; null if it was not measured
+    const MeasuredTile* best = nullptr;
+
+    double share() const { return measured == nullptr ? HUGE_VAL : measured->seconds / best->seconds - 1; }
+};
+
+Loss loss_of(const RecordedShape& shape) {
+    Loss loss{.shape = &shape, .chosen = choose(shape.work, shape.device, {})};
+    for (const MeasuredTile& each : shape.measured) {
+        if (ships(each.tile) && (loss.best == nullptr || each.seconds < loss.best->seconds)) loss.best = &each;
+        if (each.tile == loss.chosen) loss.measured = &each;
+    }
+    return loss;
+}
+
+void print_group(const std::string& label, const std::vector<Loss>& losses, auto&& belongs) {
+    double sum = 0, worst = 0;
+    int count = 0, beyond = 0, unknown = 0;
+    for (const Loss& loss : losses) {
+        if (!belongs(*loss.shape)) continue;
+        if (loss.measured == nullptr) {
+            ++unknown;
+            continue;
+        }
+        ++count;
+        sum += loss.share();
+        worst = std::max(worst, loss.share());
+        beyond += loss.share() > 0.08 ? 1 : 0;
+    }
+    if (count + unknown == 0) return;
+    fmt::print("// {:<12} {:4} problems: mean {:5.2f} %, worst {:5.1f} %, {} beyond 8 %, {} choices never measured\n",
+               label, count, 100 * sum / std::max(count, 1), 100 * worst, beyond, unknown);
+}
+
+void print_terms(const char* label, const hopper::Kernel& tile, double seconds, const RecordedShape& shape) {
+    const Cost c = cost(tile, shape.work, shape.device);
+    fmt::print(
+        "//   {:<7} {:<44} measured {:8.2f}, predicted {:8.2f} us: launch {:.2f}, memory {:.2f}, compute {:.2f} "
+        "(tensor {:.2f}, promotion {:.2f}, delivery {:.2f}, epilogue {:.2f}, waves {:.2f}), overlap {:.2f}, "
+        "reduction {:.2f}\n",
+        label, name(planned_tile(tile)), seconds * 1e6, c.seconds * 1e6, c.launch * 1e6, c.memory * 1e6,
+        c.compute * 1e6, c.tensor * 1e6, c.promotion * 1e6, c.delivery * 1e6, c.epilogue * 1e6, c.waves * 1e6,
+        c.overlap * 1e6, c.reduction * 1e6);
+}
+
+void print_losses(const std::vector<RecordedShape>& shapes, int worst) {
+    std::vector<Loss> losses;
+    for (const RecordedShape& shape : shapes) {
+        const Loss loss = loss_of(shape);
+        if (loss.best != nullptr) losses.push_back(loss);
+    }
+    std::ranges::stable_sort(losses, std::greater<>(), &Loss::share);
+    print_group("all", losses, [](const RecordedShape&) { return true; });
+    for (const int half : {0, 1}) {
+        print_group(fmt::format("half {}", half), losses, [&](const RecordedShape& s) { return half_of(s) == half; });
+    }
+    const auto kind = [](const RecordedShape& shape) { return shape.work.key.substr(0, shape.work.key.find(' ')); };
+    std::set<std::string> kinds;
+    for (const RecordedShape& shape : shapes) kinds.insert(kind(shape));
+    for (const std::string& each : kinds) {
+        print_group(each, losses, [&](const RecordedShape& s) { return kind(s) == each; });
+    }
+    for (std::size_t i = 0; i < std::min(losses.size(), static_cast<std::size_t>(worst)); ++i) {
+        const Loss& loss = losses[i];
+        fmt::print("// {}: {:.1f} %\n", loss.shape->work.key, 100 * loss.share());
+        print_terms("choice", loss.chosen, loss.measured == nullptr ? 0 : loss.measured->seconds, *loss.shape);
+        print_terms("best", loss.best->tile, loss.best->seconds, *loss.shape);
+    }
+}
+
 int run(const std::vector<std::string>& arguments) {
     std::vector<RecordedShape> shapes;
-    int rounds = 40;
+    int rounds = 40, worst = 0, half = -1, starts = 32;
     Constants first;
     for (std::size_t i = 0; i < arguments.size(); ++i) {
         if (arguments[i] == "--rounds" && i + 1 < arguments.size()) {
             rounds = std::atoi(arguments[++i].c_str());
+            continue;
+        }
+        if (arguments[i] == "--worst" && i + 1 < arguments.size()) {
+            worst = std::atoi(arguments[++i].c_str());
+            continue;
+        }
+        if (arguments[i] == "--starts" && i + 1 < arguments.size()) {
+            starts = std::atoi(arguments[++i].c_str());
+            continue;
+        }
+        if (arguments[i] == "--half" && i + 1 < arguments.size()) {
+            half = std::atoi(arguments[++i].c_str());
             continue;
         }
         if (arguments[i] == "--device" && i + 1 < arguments.size()) {
@@ -235,7 +338,9 @@ int run(const std::vector<std::string>& arguments) {
         return 2;
     }
     const Parameters& parameters = first.of_device ? device_parameters : model_parameters;
-    Constants constants = rounds == 0 ? first : fit(shapes, parameters, first, rounds);
+    std::vector<RecordedShape> fitted = shapes;
+    std::erase_if(fitted, [&](const RecordedShape& shape) { return half >= 0 && half_of(shape) != half; });
+    Constants constants = rounds == 0 ? first : fit(fitted, parameters, first, rounds, starts);
     for (const Parameter& parameter : parameters) {
         const double number = parameter.number(constants);
         if (first.of_device) {
@@ -243,6 +348,10 @@ int run(const std::vector<std::string>& arguments) {
         } else {
             fmt::print("    double {} = {:.4g};\n", parameter.name, number);
         }
+    }
+    if (rounds == 0 && !first.of_device) {
+        print_losses(shapes, worst);
+        return 0;
     }
     print_verdicts(shapes, constants);
     return 0;

@@ -63,7 +63,7 @@ TEST(Predictions, AreNearTheMeasuredTimesOfOurKernels) {
     expect_within(all.at("m_grouped_contiguous"), {0.80, 1.35, 0.90, 1.15, 12});
     // Callers say 1.2 times the rows that there are: 8 groups of 100 that are planned for 120 take one tile, not one or
     // two.
-    expect_within(all.at("m_grouped_masked"), {0.80, 1.45, 0.90, 1.15, 20});
+    expect_within(all.at("m_grouped_masked"), {0.80, 1.45, 0.90, 1.16, 20});
 }
 
 Workload packed_for_bf16(const char* recipe, std::int64_t m, std::int64_t n, std::int64_t k) {

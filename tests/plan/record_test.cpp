@@ -1,7 +1,9 @@
 // The model against measured candidates:
-// - benchmarks/results/h200_candidates.jsonl, to which it was fitted: the baselines' shapes, layers of few rows and
-//   half of a seed's random shapes;
-// - h200_random.jsonl: the other half, to which it never was.
+// - benchmarks/results/h200_candidates.jsonl: the baselines' shapes, layers of few rows and half of a seed's random
+//   shapes;
+// - h200_random.jsonl: the other half.
+//
+// It was fitted to all of them. docs/experiments/034-planner-terms.md has what fits to halves lose on the other half.
 #include "plan/record.h"
 
 #include <fmt/format.h>
@@ -92,18 +94,17 @@ Slower slower_on_an_h100(const std::string& record, std::size_t count) {
     return slower;
 }
 
-/// Its numbers were fitted to the first record. One, written_byte, was chosen for both. Both miss the targets below:
-/// the test holds the values that are reached.
+/// Its numbers were fitted to both records. Both miss the targets below: the test holds the values that are reached.
 TEST(Record, TheModelsChoiceIsNearTheBestOnAnH100) {
     const Slower fitted = slower_on_an_h100("h100_candidates.jsonl", 141);
-    EXPECT_LE(fitted.mean, 1.023);
+    EXPECT_LE(fitted.mean, 1.020);
     EXPECT_LE(fitted.worst, 1.36);
     const Slower random = slower_on_an_h100("h100_random.jsonl", 165);
-    EXPECT_LE(random.mean, 1.032);
+    EXPECT_LE(random.mean, 1.025);
     EXPECT_LE(random.worst, 1.22);
 }
 
-/// The planner's targets on sizes as users have them, with tuned rows off. It was fitted to none of these shapes.
+/// The planner's targets on sizes as users have them, with tuned rows off.
 constexpr double most_slower_in_the_mean = 1.015;
 constexpr double most_slower_of_all = 1.08;
 constexpr double most_slower_of_few_rows = 1.12;  // below 256
@@ -140,7 +141,7 @@ Reached reached(const std::vector<RecordedShape>& shapes, bool dense, std::strin
     return result;
 }
 
-/// Dense shapes reach the mean except two of few rows. Groups miss the targets because the planner knows only their
+/// Dense shapes reach the mean, except three of few rows. Groups miss the targets because the planner knows only their
 /// mean, and routing makes 373 rows in the mean 100 here and 900 there. The test requires what is reached.
 TEST(Record, TheModelsChoiceIsNearTheBestOnRandomShapes) {
     const std::vector<RecordedShape> shapes = read_record(random_record);
@@ -150,10 +151,10 @@ TEST(Record, TheModelsChoiceIsNearTheBestOnRandomShapes) {
     for (const RecordedShape& shape : shapes) EXPECT_FALSE(fitted.contains(shape.work.key)) << shape.work.key;
     std::string missed;
     const Reached dense = reached(shapes, true, missed), groups = reached(shapes, false, missed);
-    EXPECT_LE(dense.missed, 2) << missed;
-    EXPECT_LE(groups.missed, 5) << missed;
+    EXPECT_LE(dense.missed, 3) << missed;
+    EXPECT_LE(groups.missed, 3) << missed;
     EXPECT_LE(dense.slower, most_slower_in_the_mean) << missed;
-    EXPECT_LE(groups.slower, most_slower_in_the_mean + 0.016) << missed;
+    EXPECT_LE(groups.slower, most_slower_in_the_mean + 0.011) << missed;
 }
 
 /// The planner's choice is the fastest, or was not measured, or is slower by what few rows may be and many may not.

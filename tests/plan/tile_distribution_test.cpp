@@ -12,7 +12,7 @@
 namespace tilewright::planner {
 namespace {
 
-/// In tiles, each as large as the part of its warpgroups that has rows.
+/// In the time of full tiles. A tile takes the time of its warpgroups that have rows.
 template <hopper::Kernel tile>
 double most_of_a_block(const Workload& work, int blocks) {
     constexpr hopper::Design design = design_of(tile);
@@ -25,7 +25,7 @@ double most_of_a_block(const Workload& work, int blocks) {
         double sum = 0;
         for (hopper::WorkTile at = schedule.next(); at.exists != 0; at = schedule.next()) {
             const int own = std::min(rows - at.row, design.d_rows);
-            sum += static_cast<double>(hopper::tiles_along(own, design.rows_per_warpgroup)) / tile.shape.warpgroups;
+            sum += relative_time(design, hopper::tiles_along(own, design.rows_per_warpgroup));
         }
         most = std::max(most, sum);
     }
