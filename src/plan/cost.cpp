@@ -45,7 +45,8 @@ double written_bytes(const Workload& work) {
 
 std::int64_t whole(double value) { return static_cast<std::int64_t>(std::min(value, 0x1p62)); }
 
-/// The rows of D in tiles. Groups are priced as if all rows of a tile existed, because nobody knows where they end.
+/// The rows of D in tiles. Groups are priced as if all rows of a tile existed, because only the device knows where they
+/// end.
 struct Filling {
     double row_tiles = 1;  // of one product
     double mean = 1;       // Share of the rows that exist, all tiles together.

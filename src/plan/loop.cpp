@@ -166,7 +166,7 @@ Loop loop(const hopper::Design& tile, int warpgroups, const Model& model) {
     }
     if (warpgroups < tile.shape.warpgroups) {
         result.tensor_clocks *= static_cast<double>(warpgroups) / tile.shape.warpgroups;
-        // Nobody multiplies while it promotes.
+        // No other warpgroup multiplies while it promotes.
         if (warpgroups == 1) result.stall_clocks = model.lone_stall * result.tensor_clocks;
     }
     return result;

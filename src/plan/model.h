@@ -12,7 +12,7 @@ struct Model {
     double l2_byte_energy = 0.0111;   // Energy per byte from L2, in tensor clocks.
     double latency_share = 0.8107;    // Share of the device's memory_latency, until a stage has arrived.
     double l2_share = 0.9175;         // Share of the device's L2 bandwidth that tiles' loads reach.
-    double neighbour_share = 0.2963;  // Of the cost of a row in L2 where the blocks next to this one read it too.
+    double neighbour_share = 0.2963;  // Cost of a row in L2 that neighbouring blocks read too, as a share.
     double contention = 7;            // How little compute and delivery slow each other down: nothing if infinite.
     double lone_stall = 1.056;        // Stall over tensor clocks where only one of several warpgroups has rows.
     // The clock. A chip that multiplies falls below its boost clock at once, and to what power allows after a while.

@@ -8,8 +8,9 @@
 // saw.
 //
 // It minimises how much slower the model's choices are than the best measured ones, and also the error of the
-// predictions. With --rounds 0 it only prints how good the constants in model.h are: the loss of the planner's choices
-// against the best shipped tile, by kind of call and by half. --worst prints the largest losses term by term.
+// predictions. With --rounds 0 it only prints how good the constants in model.h are. It prints what the planner's
+// choices lose against the best shipped tile, by kind of call and by half. --worst prints the largest losses term by
+// term.
 #include <fmt/format.h>
 
 #include <algorithm>
