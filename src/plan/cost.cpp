@@ -90,9 +90,9 @@ Fetched fetched_bytes(const hopper::Design& tile) {
             .scales = static_cast<double>(tile.scale_bytes_per_stage())};
 }
 
-/// The cost of rows whose pitch is no multiple of 128 bytes, relative to rows that each are in one line of L2. Most
-/// other rows are in two lines, and in five sectors if their pitch is no multiple of 32 bytes. SMs then take them one
-/// by one, as if no neighbour read the same.
+/// The cost of rows whose pitch is not a multiple of 128 bytes, relative to rows that each are in one line of L2. Most
+/// other rows are in two lines, and in five sectors if their pitch is not a multiple of 32 bytes. SMs then take them
+/// one by one, as if no neighbour read the same.
 struct SplitRows {
     double of_chip = 1;
     double of_sm = 1;
@@ -111,9 +111,8 @@ SplitRows split_rows(const Workload& work) {
 
 /// Bytes of a stage that L2 delivers for each block. Blocks with consecutive numbers have consecutive rows of tiles, at
 /// most a raster of them, and the same columns. So they read the same weights at once, and L2 serves such reads
-/// together. If D has one row of tiles, they read the same activations instead. By the clocks of an H200 a k-block
-/// takes 2.9 clocks per row of activations and 1.0 per row of weights where D has four rows of tiles or more, and
-/// about 2.6 per row of both where it has two or three (docs/experiments/034-planner-terms.md).
+/// together. If D has one row of tiles, they read the same activations instead. docs/experiments/034-planner-terms.md
+/// has the clocks of a k-block by rows of tiles.
 double l2_bytes_per_stage(const CostInputs& inputs, const Filling& filled) {
     constexpr double raster = 8;
     const Fetched fetched = fetched_bytes(inputs.tile);
