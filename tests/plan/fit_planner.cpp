@@ -4,13 +4,13 @@
 //   tools/fit_planner benchmarks/results/h100_candidates.jsonl --device h100
 //   tools/fit_planner RECORD --rounds 0 --worst 10
 //
-// The second form fits the numbers of a device that no data sheet has, and prints them for src/plan/devices. --half 0
+// The second form fits the numbers of a device that no data sheet has, for src/plan/devices. --half 0
 // or 1 fits to one half of the problems. The other half shows what the constants are worth on problems that they never
 // saw.
 //
 // It minimises how much slower the model's choices are than the best measured ones, and also the error of the
-// predictions. With --rounds 0 it only prints how good the constants in model.h are: what the choices lose against the
-// best shipped tile, by kind of call and by half. --worst prints the largest losses.
+// predictions. With --rounds 0 it only prints what the choices lose against the best shipped tile, by kind and
+// half. Option --worst N adds the largest losses.
 #include <fmt/format.h>
 
 #include <algorithm>
