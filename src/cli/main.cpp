@@ -5,6 +5,8 @@
 #include <csignal>
 #include <exception>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "cli/commands.h"
 #include "cli/usage.h"
@@ -17,11 +19,17 @@ constexpr int done = 0;
 constexpr int failed = 1;
 constexpr int misused = 2;
 
+/// Whether a word is no command and no option: its help would be that of another command.
+bool has_unknown_word(const CLI::App& program) {
+    const std::vector<std::string> words = program.remaining(true);
+    return !words.empty() && words.front().rfind('-', 0) != 0;
+}
+
 void parse_and_run(CLI::App& program, int argc, const char* const* argv) {
     try {
         program.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
-        if (error.get_exit_code() != 0) {
+        if (error.get_exit_code() != 0 || has_unknown_word(program)) {
             output::complain("{}\n", usage_message(program, error));
             throw Reported{misused};
         }

@@ -45,6 +45,8 @@ TEST(Program, AnswersMisuseInOneLineWithExitCode2) {
     const std::vector<Misuse> cases{
         {{}, "expected a command: verify, bench"},
         {{"verfy"}, "unknown command 'verfy'; known: verify, bench"},
+        {{"verfy", "--help"}, "unknown command 'verfy'; known: verify, bench"},
+        {{"bench", "mo", "--help"}, "unexpected argument 'mo'; see `tilewright bench --help`"},
         {{"--fast"}, "unknown option '--fast'; known: --help, --version"},
         {{"doctor", "--fast"}, "unknown option '--fast'; known: --help, --json"},
         {{"doctor", "extra"}, "unexpected argument 'extra'"},
