@@ -4,8 +4,8 @@
 
 namespace tilewright::planner {
 
-hopper::Kernel device_tile(const PlannedTile& tile, const hopper::Kernel& shapeless) {
-    hopper::Kernel result = shapeless;
+hopper::Kernel device_tile(const PlannedTile& tile, const hopper::Kernel& family) {
+    hopper::Kernel result = family;
     result.shape = {.m = tile.m, .n = tile.n, .warpgroups = tile.warpgroups};
     result.stages = tile.stages;
     result.swap_ab = tile.swap_ab;

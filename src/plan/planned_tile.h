@@ -39,8 +39,8 @@ std::optional<PlannedTile> parse_tile(std::string_view text);
 /// The tile of a plan that the planner made.
 PlannedTile planned_tile(const Plan& plan);
 
-/// The kernel's tile for `tile`, with everything else from `shapeless`; and back.
-hopper::Kernel device_tile(const PlannedTile& tile, const hopper::Kernel& shapeless);
+/// The kernel's tile for `tile`, with everything else from `family`; and back.
+hopper::Kernel device_tile(const PlannedTile& tile, const hopper::Kernel& family);
 PlannedTile planned_tile(const hopper::Kernel& tile);
 
 }  // namespace tilewright::planner

@@ -40,8 +40,8 @@ std::vector<ProblemSizes> bases() {
 
 // The cost of the chosen plan never falls with more work, with these tolerances:
 // - what counts as no difference (choose.h);
-// - what rows of k save that are multiples of 32 bytes: no SM waits for others' lines, and neighbours share reads;
-// - 6 % by which a cheap last row of tiles is believed to be too cheap.
+// - 17 % that rows of k save where they are multiples of 32 bytes, because neighbours then share reads;
+// - 3 % by which a cheap last row of tiles is believed to be too cheap.
 TEST(Cost, MoreWorkNeverTakesLess) {
     const std::vector<std::int64_t> sizes{1, 7, 8, 31, 64, 65, 127, 128, 129, 200, 512, 1024, 1025, 3000, 8192, 40000};
     int number = 0;
@@ -56,7 +56,7 @@ TEST(Cost, MoreWorkNeverTakesLess) {
                 // The same rows in more groups, of which each has fewer, may take less.
                 if (std::exchange(products, workload(problem_of(next)).products) != products) before = 0;
                 const double now = predicted(next);
-                const double aligned = next.k % 32 == 0 ? 1.25 : 1.06;
+                const double aligned = next.k % 32 == 0 ? 1.17 : 1.03;
                 ASSERT_GE(now * no_difference * aligned, before)
                     << name(base.grouping) << " " << name(base.recipe) << " m " << next.m << " n " << next.n << " k "
                     << next.k;
