@@ -13,6 +13,7 @@ Columns, in microseconds:
   may take: products + 1.25 x the bytes between them at the rate of a copy + 2.4 per further launch, and `route`.
 - mxfp4: the same layer with MXFP4 weights that are packed for fp8, and tokens quantized to fp8.
 - triton: benchmarks/triton_moe.py, its best configurations, and 6 us in which an engine sorts the ids. fp8 layers only.
+- deep_gemm: benchmarks/deep_gemm_moe.py, DeepGEMM's products with Triton kernels between them, and the same 6 us. fp8 layers from 512 tokens.
 - triton_kernels: benchmarks/triton_kernels_layer.py. gpt-oss only: its unit adds 1 to ups, and its fp8 has one scale per tensor.
 - torch: two bf16 `torch._grouped_mm`, with the other steps compiled.
 - overlap (by --peers only): the layer with programmatic dependent launch.
@@ -43,7 +44,7 @@ LAUNCH_US = 2.4
 PERMUTE_CHOICES = 1024  # up to which routing is part of the permuting kernel
 TOKENS = (1, 8, 32, 128, 512, 2048, 4096)
 TINY_TOKENS = (1, 40)
-PEERS = "triton,triton_kernels,torch,mxfp4"
+PEERS = "triton,deep_gemm,triton_kernels,torch,mxfp4"
 
 
 class Clock:

@@ -7,13 +7,16 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from deep_gemm_call import FUNCTIONS
 from measuring import words_of
 from moe_cases import ALPHA, LIMIT, Layer, Routed, Weights
-from training_contestant import MOST_ERROR
+from training_contestant import MOST_ERROR, deep_gemm, named
 from triton_kernels_layer import TritonKernelsLayer
 
-# Against our fp8 layers. triton quantizes h after other roundings; torch multiplies bf16 weights. In gpt-oss all have the same operands.
-MOST_ERRORS_OF_FP8 = {"triton": 0.03, "torch": 0.08}
+# Against our fp8 layers. triton and deep_gemm quantize h after other roundings; torch multiplies bf16 weights. In gpt-oss all have the
+# same operands.
+MOST_ERRORS_OF_FP8 = {"triton": 0.03, "deep_gemm": 0.03, "torch": 0.08}
+DEEP_GEMM_TOKENS = 512  # from which engines take its contiguous product
 Clock = Callable[..., float]
 """Microseconds of a call, with a number of repeats."""
 
@@ -79,6 +82,17 @@ class Contest:
         off = self.checked("triton", triton())
         return {"triton_us": self.clock(triton) + SORTING_US, "triton_products_us": sum(us for us, _ in tuned), "triton_error": off}
 
+    def deep_gemm(self) -> dict[str, float]:
+        if self.layer.is_gpt_oss or self.given.x.shape[0] < DEEP_GEMM_TOKENS:
+            return {}
+        from deep_gemm_moe import DeepGemmLayer
+        from triton_moe import SORTING_US
+
+        product = named(deep_gemm(), *FUNCTIONS["contiguous"])
+        layer = DeepGemmLayer(product, self.given.x, self.given.ids, self.given.weights, *self.weights.ours)
+        off = self.checked("deep_gemm", layer())
+        return {"deep_gemm_us": self.clock(layer) + SORTING_US, "deep_gemm_error": off}
+
     def triton_kernels(self) -> dict[str, float]:
         """Also with top-k, as vLLM calls it, and without sorting the choices."""
         if not self.layer.is_gpt_oss:
@@ -98,7 +112,8 @@ class Contest:
     def measured(self, peers: list[str]) -> dict[str, Any]:
         """The fields of all peers. Those that fail are in `missing`, with the reason."""
         fields: dict[str, Any] = {"missing": {}}
-        for peer, measure_peer in {"triton": self.triton, "triton_kernels": self.triton_kernels, "torch": self.torch}.items():
+        known = {"triton": self.triton, "deep_gemm": self.deep_gemm, "triton_kernels": self.triton_kernels, "torch": self.torch}
+        for peer, measure_peer in known.items():
             if peer in peers:
                 try:
                     fields |= measure_peer()
