@@ -359,6 +359,26 @@ TEST(Exchange, EveryRoundHasTheResultsOfTheCpu) {
     }
 }
 
+/// A GPU that many ranks share has room for a cluster of each.
+TEST(Exchange, ManyRanksRouteInSmallClusters) {
+    constexpr std::int64_t tokens = 300;  // of a rank: too many to be routed by the kernel that copies them
+    for (const int ranks : {2, 4, 5, 8}) {
+        const std::vector<std::int64_t> shifts(static_cast<std::size_t>(ranks), 0);
+        const moe::RankMemory memory{.rank = 0, .size = ranks, .shifts = shifts.data(), .room = tokens};
+        const Numbers ids(Format::i32, {ranks * tokens, choices}), x(Format::bf16, {ranks * tokens, hidden});
+        const moe::RouteStep route{
+            .routing = {.experts = ids.tensor()}, .experts = each, .out = {.rows = ids.tensor()}};
+        const moe::PermuteStep permute{.x = x.tensor(),
+                                       .places = ids.tensor(),
+                                       .ranks = memory,
+                                       .out = {.values = x.tensor(), .granularity = Granularity::none}};
+        const auto launches = launch::lower(moe::MeetStep{.memory = memory}, route, permute);
+        ASSERT_EQ(launches.size(), 2U);
+        EXPECT_EQ(launches.front().cluster, ranks <= 4 ? hopper::most_route_blocks : hopper::portable_cluster) << ranks;
+        EXPECT_EQ(launches.front().blocks, launches.front().cluster);
+    }
+}
+
 TEST(Exchange, SumsInF32HaveTheResultsOfTheCpu) {
     for (const bool joins : {false, true}) {
         for (const int ranks : {1, 2, 3, 4}) {
