@@ -19,7 +19,7 @@ constexpr int done = 0;
 constexpr int failed = 1;
 constexpr int misused = 2;
 
-/// Whether a word is no command and no option: its help would be that of another command.
+/// Whether a word is neither a command nor an option. Its help would be that of another command.
 bool has_unknown_word(const CLI::App& program) {
     const std::vector<std::string> words = program.remaining(true);
     return !words.empty() && words.front().rfind('-', 0) != 0;

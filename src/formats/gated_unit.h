@@ -90,8 +90,8 @@ inline GatedGradient geglu_gradient(float gate, float up, float gradient) {
     return {.gate = gradient * up * slope, .up = gradient * (gate * share)};
 }
 
-/// Units without an up do not read it; its gradient is 0. For ReLU, 0 is added because of a gate of -0: the maximum of -0
-/// and 0 is 0 on a GPU and -0 on a CPU.
+/// Units without an up do not read it; its gradient is 0. For ReLU, 0 is added because of a gate of -0: the maximum of
+/// -0 and 0 is 0 on a GPU and -0 on a CPU.
 template <Unit unit>
 inline GatedGradient gated_gradient(float gate, float up, float gradient, const GatedRule& rule) {
     if constexpr (unit == Unit::swiglu) return swiglu_gradient(gate, up, gradient, rule.swiglu);

@@ -56,7 +56,7 @@ def test_named_subcommands_and_options_exist(page):
     program = ROOT / "build/release/src/cli/tilewright"
     for span in code_spans(page.read_text()):
         match = re.match(r"(?:build/release/src/cli/)?tilewright ([a-z]+(?: moe)?)(.*)", span)
-        if not match:
+        if not match or match.group(1) in ("runs", "does"):  # lines of an engine's log
             continue
         help_text = subprocess.run([program, *match.group(1).split(), "--help"], capture_output=True, text=True, check=False)
         assert help_text.returncode == 0, f"{page.name} names `tilewright {match.group(1)}`: {help_text.stderr}"
