@@ -14,14 +14,17 @@ import textwrap
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from contest_cases import CLASSES, DEEP_GEMM, DROP_IN, NATIVE, OPERATIONS, PEERS, WORST
+from contest_cases import BLAS_BLOCKS, BLAS_TENSOR, CLASSES, DEEP_GEMM, DROP_IN, NATIVE, OPERATIONS, PEERS, TORCH_ROWS, WORST
 from markdown_table import Row, shape, table
+from records import CARDS
 from training_peers_table import aligned
 
 RUNS = 3  # over which the targets are
 NOT_SLOWER = 0.98  # "not slower" tolerates noise
 MOST_NAMED = 2  # shapes of a failure
 WORDS_OF = {kind: words for words, kind in OPERATIONS.items()}
+NAMED_VERSIONS = {"DeepGEMM": "deep_gemm", "cuBLAS": "cuBLAS package", "torch": "torch"}
+DENSE = ("few", "1024", "4096")  # the list with the same weights in each
 Lines = list[list[str]]
 
 
@@ -31,6 +34,7 @@ class Shape(NamedTuple):
     shape_class: str
     operation: str
     words: str
+    sizes: list[int]
     runs: list[dict[str, float]]  # microseconds of each contestant
     failed: dict[str, str]  # why a contestant has none
 
@@ -61,7 +65,7 @@ def shapes_of(lines: list[Row]) -> list[Shape]:
         operation = WORDS_OF[line["op"]]
         key = (line["class"], operation, *line["shape"], line.get("weights"), *line.get("group_sizes", []))
         words = f"{operation} {shape(str(line['shape']))}" + (f", {line['weights']}" if "weights" in line else "")
-        each = found.setdefault(key, Shape(line["class"], operation, words, [], {}))
+        each = found.setdefault(key, Shape(line["class"], operation, words, line["shape"], [], {}))
         each.failed.update(line.get("failed", {}))
         if line["us"]:
             each.runs.append(line["us"])
@@ -172,6 +176,18 @@ def slow_shapes(shapes: list[Shape]) -> list[str]:
             for speed, each in sorted(slow, key=lambda pair: pair[0])]  # fmt: skip
 
 
+def slow_lines(shapes: list[Shape]) -> Lines:
+    """The same shapes with the median microseconds of our calls and of DeepGEMM's."""
+
+    def us(each: Shape, contestant: str) -> str:
+        return f"{statistics.median(of_run[contestant] for of_run in each.runs if contestant in of_run):.1f}"
+
+    slow = sorted(((speed, each) for each in shapes if (speed := each.speed(DROP_IN, DEEP_GEMM)) is not None and speed < WORST),
+                  key=lambda pair: pair[0])  # fmt: skip
+    lines = [[each.words, f"{speed:.2f}", us(each, DROP_IN), us(each, NATIVE), us(each, DEEP_GEMM)] for speed, each in slow]
+    return [[f"below {WORST}", "speed", "drop-in, us", "native, us", "DeepGEMM, us"], *lines]
+
+
 def failures(record: Record) -> list[str]:
     """Who was left out of single shapes, and why: one line for each reason. Reasons that differ in sizes are one."""
     found: dict[tuple[str, str], list[tuple[str, str]]] = {}
@@ -208,6 +224,58 @@ def text(record: Record) -> str:
     return "\n\n".join([*blocks, *(["\n".join(said)] if said else [])])
 
 
+class Against(NamedTuple):
+    """A column of the summary: whose speed it is."""
+
+    words: str
+    ours: str
+    peer: str
+
+
+SUMMARY = (
+    Against("DeepGEMM", DROP_IN, DEEP_GEMM),
+    Against("DeepGEMM, native call", NATIVE, DEEP_GEMM),
+    Against("cuBLASLt, same scales", DROP_IN, BLAS_BLOCKS),
+    Against("cuBLASLt, one scale per tensor", DROP_IN, BLAS_TENSOR),
+    Against("torch, row scales", DROP_IN, TORCH_ROWS),
+)
+
+
+def mean_and_worst(shapes: list[Shape], ours: str, peer: str) -> str:
+    """Nothing where none of the shapes has both."""
+    speeds = [speed for each in shapes if (speed := each.speed(ours, peer)) is not None]
+    return f"{geomean(speeds):.2f} ({min(speeds):.2f})" if speeds else ""
+
+
+def summary(has_record: Callable[[str], bool], read_record: Callable[[str], list[Row]]) -> str:
+    """Geometric means of the speeds in each class, with the worst shape, on each card: a table per card."""
+    blocks = []
+    for card in CARDS:
+        records = [newest(read_record(name)) for name in (f"{card}_contest", f"{card}_contest_unlisted") if has_record(name)]
+        if not records:
+            continue
+        lines = [[CLASSES[each.name].words, str(len(each.shapes)), *(mean_and_worst(each.shapes, column.ours, column.peer) for column in SUMMARY)]
+                 for of in records for each in results(of.shapes)]  # fmt: skip
+        commits = ", ".join(dict.fromkeys(of.heads[-1]["commit"][:7] for of in records))
+        head = records[0].heads[-1]
+        versions = ", ".join(f"{name} {head['versions'][key]}" for name, key in NAMED_VERSIONS.items())
+        origin = textwrap.fill(f"{head['device']}, commits {commits}, {head['date']}. {versions}.", 100, break_on_hyphens=False)
+        blocks += [origin, table(["class", "shapes", *(column.words for column in SUMMARY)], lines)]
+    return "\n\n".join(blocks)
+
+
+def dense(record: Record) -> str:
+    """The dense shapes with few weights and many row counts: microseconds of the drop-in, and its speed in times of DeepGEMM's."""
+    cells: dict[tuple[int, int], dict[int, str]] = {}
+    for each in record.shapes:
+        if each.shape_class in DENSE and (speed := each.speed(DROP_IN, DEEP_GEMM)) is not None:
+            m, n, k = each.sizes
+            us = statistics.median(of_run[DROP_IN] for of_run in each.runs if DROP_IN in of_run)
+            cells.setdefault((n, k), {})[m] = f"{us:.1f} {speed:.2f}"
+    rows = sorted({m for of in cells.values() for m in of})
+    return table(["m", *(f"{n} x {k}" for n, k in cells)], [[str(m), *(of.get(m, "") for of in cells.values())] for m in rows])
+
+
 def page(
     has_record: Callable[[str], bool], read_record: Callable[[str], list[Row]], name: str, title: str = "All contestants in one run"
 ) -> str:
@@ -220,6 +288,9 @@ def page(
     blocks = [f"## {title}\n\n{head['device']}, commit {head['commit'][:7]}, {head['date']}, by `make gpu-contest`.\nSpeeds of "
               f"the drop-in are in times of DeepGEMM's. For each shape the median of {RUNS} runs counts.",
               table(columns, lines), "Geometric means against every peer, and in how many shapes both were:", table(pair_columns, pairs)]  # fmt: skip
+    slow_columns, *slow = slow_lines(shapes)
+    if slow:
+        blocks += ["Shapes below their target. [Targets](../targets.md) says what was tried.", table(slow_columns, slow)]
     reasons = [*missing_lines(record), *failures(record), *few_runs(shapes)]
     said = [textwrap.fill(f"- {words}.", 100, subsequent_indent="  ") for words in reasons]
     return "\n\n".join([*blocks, *(["\n".join(said)] if said else [])])

@@ -133,27 +133,19 @@ def origin(rows: list[Row], made_at: str) -> str:
     return f"{rows[0]['device']}, {rows[0]['engine']}, torch {rows[0]['torch']}. {made_at}"
 
 
-def page(rows: list[Row], made_at: str) -> str:
-    """The section of a page of results."""
+def page(rows: list[Row], made_at: str, card: str) -> str:
+    """The section of a card's page of results."""
     intro = f"""## {TITLE.format(layer_rows(rows)[0]["ranks"])}
 
 {origin(rows, made_at)}
 
-`make gpu-expert-parallel card=h100`. Times are microseconds of CUDA graphs with cold L2, of the
+`make gpu-expert-parallel card={card}`. Times are microseconds of CUDA graphs with cold L2, of the
 slower rank. `local` is the layer of a rank's experts with the tokens of all ranks at hand. A target
 is the most that an exchange may take, of its faster combine. The last columns are times of other
 chains over ours. [The program](../expert_parallel.py) describes all of them."""
     return "\n\n".join(filter(None, [intro, layers(rows), targets(rows), links(rows), absent(rows)]))
 
 
-def summary(rows: list[Row], made_at: str) -> str:
-    """The section of the summary."""
-    return f"""## {TITLE.format(layer_rows(rows)[0]["ranks"])}
-
-{origin(rows, made_at)}
-
-`tilewright.torch.ExpertGroup` spreads a layer of experts over GPUs of one host. The target of an
-exchange is the time of a rank's own part, and a few microseconds or half of the time of the bytes.
-The record has [each layer](../benchmarks/results/h100.md).
-
-{targets(rows)}"""
+def summary(rows: list[Row], made_at: str, card: str) -> str:
+    """A card's part of the summary."""
+    return f"{origin(rows, made_at)}\n[Each layer](../benchmarks/results/{card}.md).\n\n{targets(rows)}"

@@ -1,7 +1,7 @@
-"""Draws the charts of docs/performance.md, each in a light and a dark form: speed_*.svg from the class table of `tilewright classes`,
-training_*.svg from the record of `make gpu-peers`.
+"""Draws the charts of docs/performance.md, each in a light and a dark form: speed_*.svg from a record of `make gpu-contest`,
+training_*.svg from that of `make gpu-peers`.
 
-python benchmarks/plot_classes.py                  # from benchmarks/results/h200.jsonl and training_peers.jsonl
+python benchmarks/plot_classes.py                  # from h200_contest.jsonl and training_peers.jsonl of benchmarks/results
 python benchmarks/plot_classes.py RECORD FOLDER    # speed_*.svg only
 
 The drawn numbers are in each file's description too, where tests/lint reads them.
@@ -11,21 +11,24 @@ from __future__ import annotations
 
 import json
 import pathlib
-import subprocess
 import sys
 from typing import Any, NamedTuple
 
+import contest_table
+from contest_cases import BLAS_TENSOR, DEEP_GEMM, DROP_IN, NATIVE
+
 ROOT = pathlib.Path(__file__).parents[1]
-PROGRAM = ROOT / "build/release/src/cli/tilewright"
+# Words of a class of shapes, and whose calls are drawn: the drop-in's unless the class is named twice.
 CLASSES = {
-    "dense ragged, scales along m": "dense, 72 to 1,500 rows, any number",
-    "dense m = 64, 128, scales along m": "dense, 64 and 128 rows",
-    "dense m = 1024, scales along m": "dense, 1,024 rows",
-    "dense m >= 4096, scales along m": "dense, 4,096 rows and more",
-    "exact ends, below 400 rows, scales along k": "groups by ends, fewer than 400 rows",
-    "contiguous, exact ends, scales along k": "groups by ends",
-    "contiguous, drop-in": "groups by index, DeepGEMM's calls",
-    "masked, scales along m": "masked groups",
+    "dense, 72 to 1,500 rows, any number": ("ragged", DROP_IN),
+    "dense, 64 and 128 rows": ("few", DROP_IN),
+    "dense, 1,024 rows": ("1024", DROP_IN),
+    "dense, 4,096 rows and more": ("4096", DROP_IN),
+    "groups by ends": ("contiguous", NATIVE),
+    "groups by index, DeepGEMM's calls": ("contiguous", DROP_IN),
+    "masked groups": ("masked", DROP_IN),
+    "layers of twelve models": ("models", DROP_IN),
+    "random sizes": ("random", DROP_IN),
 }
 
 
@@ -38,7 +41,7 @@ class Chart(NamedTuple):
 
 
 SPEED = Chart("Tilewright on an H200, fp8 with 1x128:128x128 scales, bf16 out",
-              (("DeepGEMM", "against DeepGEMM"), ("cuBLASLt", "against cuBLASLt, one scale per tensor")), 0.65, 1.35, 4.2)  # fmt: skip
+              (("DeepGEMM", "against DeepGEMM"), ("cuBLASLt", "against cuBLASLt, one scale per tensor")), 0.65, 1.35, 4.6)  # fmt: skip
 TRAINING = Chart("Tilewright on an H100, products of a training step", (("torch", "against torch"), ("DeepGEMM", "against DeepGEMM")),
                  0.75, 1.65, 4.2)  # fmt: skip
 TRAINING_WORDS = {"forward": "forward", "dgrad": "dgrad", "wgrad": "wgrad", "wgrad-other": "wgrad, other sizes", "from-bf16": "dW from bf16",
@@ -51,15 +54,16 @@ THEMES = {
 
 def read(record: pathlib.Path) -> list[dict[str, Any]]:
     """What is drawn, a class a line: its name, and geometric mean and worst next to either library."""
-    command = [PROGRAM, "classes", record, "--json", "-"]
-    lines = subprocess.run(command, capture_output=True, text=True, check=False).stdout.splitlines()
-    rows = {row["class"]: row for row in map(json.loads, lines) if row["tuned_rows"]}
+    shapes = contest_table.read(record).shapes
     drawn = []
-    for name, shown in CLASSES.items():
-        row = rows[name]
-        drawn.append({"class": shown, "DeepGEMM": [row["deep_gemm"], row["deep_gemm_worst"]]})
-        if row.get("blas_lt"):
-            drawn[-1]["cuBLASLt"] = [row["blas_lt"], row["blas_lt_worst"]]
+    for words, (name, ours) in CLASSES.items():
+        row: dict[str, Any] = {"class": words}
+        for library, peer in (("DeepGEMM", DEEP_GEMM), ("cuBLASLt", BLAS_TENSOR)):
+            speeds = [speed for each in shapes if each.shape_class == name and (speed := each.speed(ours, peer)) is not None]
+            if speeds:
+                row[library] = [round(contest_table.geomean(speeds), 3), round(min(speeds), 3)]
+        if len(row) > 1:
+            drawn.append(row)
     return drawn
 
 
@@ -124,7 +128,7 @@ def main(arguments: list[str]) -> None:
     if arguments[:1] in (["-h"], ["--help"]):
         print(__doc__)
         return
-    record = pathlib.Path(arguments[0]) if arguments else ROOT / "benchmarks/results/h200.jsonl"
+    record = pathlib.Path(arguments[0]) if arguments else ROOT / "benchmarks/results/h200_contest.jsonl"
     folder = pathlib.Path(arguments[1]) if len(arguments) > 1 else ROOT / "docs"
     rows = read(record)
     for name, theme in THEMES.items():

@@ -9,10 +9,20 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import contest_table
-from markdown_table import Row, shape, table
+from contest_cases import BLAS_BLOCKS, BLAS_TENSOR, DEEP_GEMM, DROP_IN, NATIVE
+from markdown_table import Row, table
+from records import CARDS, newest
 from training_sizes import drawn
 
 Record = Callable[[str], list[Row]]
+
+
+class Key(NamedTuple):
+    """The subject of a row of ratios."""
+
+    words: str
+    unit: str  # of which it has several
+    peer: str
 
 
 class Product(NamedTuple):
@@ -35,31 +45,35 @@ PRODUCTS = (
     Product("gpt-oss decode, packed MXFP4", "fp4", MASKED, "bf16:mxfp4", [128, 256, 4, 5760, 2880], True),
 )  # fmt: skip
 
+
 class Comparison(NamedTuple):
-    """A row of ratios to DeepGEMM: what `tilewright classes` calls it in the H200's record, and its class in the H100's contest."""
+    """A row of ratios of the live contest: what it is, its classes of shapes, and whose times they are."""
 
     words: str
-    class_h200: str
-    class_h100: str
-    ours: str = contest_table.DROP_IN
+    classes: tuple[str, ...]
+    peer: str = DEEP_GEMM
+    ours: str = DROP_IN
 
 
+LISTED = ("few", "1024", "4096", "ragged")
 # Dense shapes are those of two suites of `tilewright bench`, which have none in common.
 COMPARISONS = (
-    Comparison("dense, `peers-ragged`, m from 72 to 1,500", "dense ragged, scales along m", "ragged"),
-    Comparison("dense, `peers`, m = 64 and 128", "dense m = 64, 128, scales along m", "few"),
-    Comparison("dense, `peers`, m = 1024", "dense m = 1024, scales along m", "1024"),
-    Comparison("dense, `peers`, m from 4096", "dense m >= 4096, scales along m", "4096"),
-    Comparison("m-grouped, offsets", "contiguous, exact ends, scales along k", "contiguous", contest_table.NATIVE),
-    Comparison("m-grouped, padded, through the drop-in", "contiguous, drop-in", "contiguous"),
-    Comparison("m-grouped, masked", "masked, scales along m", "masked"),
-)  # fmt: skip
-BLAS = {"1x128 / 128x128 scale": ("cuBLASLt, same scales", "cuBLASLt blocks"),
-        "per-tensor scale": ("cuBLASLt, one scale per tensor: less work", "cuBLASLt tensor")}  # fmt: skip
-DENSE = ("few", "1024", "4096", "ragged")
+    Comparison("dense, `peers-ragged`, m from 72 to 1,500", ("ragged",)),
+    Comparison("dense, `peers`, m = 64 and 128", ("few",)),
+    Comparison("dense, `peers`, m = 1024", ("1024",)),
+    Comparison("dense, `peers`, m from 4096", ("4096",)),
+    Comparison("m-grouped, offsets", ("contiguous",), ours=NATIVE),
+    Comparison("m-grouped, padded, through the drop-in", ("contiguous",)),
+    Comparison("m-grouped, masked", ("masked",)),
+    Comparison("layers of twelve models", ("models",)),
+    Comparison("random sizes", ("random",)),
+    Comparison("dense, both suites", LISTED, BLAS_BLOCKS, NATIVE),
+    Comparison("dense, both suites", LISTED, BLAS_TENSOR, NATIVE),
+)
+PEER_WORDS = {DEEP_GEMM: "DeepGEMM", BLAS_BLOCKS: "cuBLASLt, same scales",
+              BLAS_TENSOR: "cuBLASLt, one scale per tensor: less work"}  # fmt: skip
+STEPS = ("training step", "captured training step")  # figures of training_step.py
 MANY_TOKENS, MANY_OF_AN_EXPERT = 8192, 2048
-RUNS = [f"tilewright bench --backend hopper --suite {suite} --peers --recipe 1d2d --sa-layout m --json benchmarks/results/h200.jsonl"
-        for suite in ("peers", "peers-ragged")]  # fmt: skip
 
 
 def geomean(values: Iterable[float]) -> float:
@@ -113,36 +127,6 @@ def products(record: Record) -> str:
     return table(["product", "recipe", "H200, us", "rate", "H100, us", "rate"], rows)
 
 
-def against_blas(rows: list[Row], scales: str) -> list[float]:
-    """cuBLASLt's time over ours on each dense shape, both of one run."""
-    speeds = []
-    for command in RUNS:
-        run = [row for row in rows if row["command"] == command and row["op"] == "dense"]
-        blas: dict[tuple[int, ...], list[float]] = {}
-        for row in run:
-            if row["peer"].startswith("cuBLASLt") and row["peer"].endswith(scales):
-                blas.setdefault(tuple(row["shape"]), []).append(row["us"])
-        ours = {tuple(row["shape"]): row["us"] for row in run if row["peer"].startswith("Tilewright")}
-        speeds += [statistics.median(blas[key]) / us for key, us in ours.items() if key in blas]
-    return speeds
-
-
-def newest(rows: list[Row]) -> list[Row]:
-    """Those of the commit of the last run."""
-    commit = max(rows, key=lambda row: row["started"])["commit"]
-    return [row for row in rows if row["commit"] == commit]
-
-
-def commit_of(rows: list[Row]) -> str:
-    return newest(rows)[0]["commit"][:7]
-
-
-def versions(*records: list[Row]) -> str:
-    """The libraries of live lines, each once: cuBLASLt 13.1.0, torch 2.11.0."""
-    found = {" ".join(row["peer"].split()[:2]) for rows in records for row in rows if row["peer"].startswith(("cuBLASLt 1", "torch "))}
-    return ", ".join(sorted(found))
-
-
 def speeds_of(contest: contest_table.Record, classes: Iterable[str], ours: str, peer: str) -> list[float]:
     speeds = [each.speed(ours, peer) for each in contest.shapes if each.shape_class in classes]
     return [speed for speed in speeds if speed is not None]
@@ -154,59 +138,77 @@ def has_many_tokens(layer: str) -> bool:
     return int(tokens) >= (MANY_OF_AN_EXPERT if experts else MANY_TOKENS)
 
 
-def step_rows(rows: list[Row]) -> list[list[str]]:
+def parts_of_steps(rows: list[Row]) -> dict[Key, list[float]]:
     """Training steps of layers with many tokens for their weights, and of the others."""
-    steps = [row for row in rows if row["figure"] == "training step"]
-    parts: dict[bool, list[float]] = {True: [], False: []}
-    for row in steps:
-        parts[has_many_tokens(row["layer"])].append(row["speed"])
     words = {True: f"{MANY_TOKENS:,} tokens, or {MANY_OF_AN_EXPERT:,} of each expert", False: "fewer tokens"}
-    return [[f"training step, {words[many]}: {len(speeds)} layers", "torch, bf16", "", cell(speeds)] for many, speeds in parts.items()]
+    keys = {(figure, many): Key(f"{figure}, {of}", "layers", "torch, bf16") for figure in STEPS for many, of in words.items()}
+    found: dict[Key, list[float]] = {key: [] for key in keys.values()}
+    for row in rows:
+        if row["figure"] in STEPS:
+            found[keys[row["figure"], has_many_tokens(row["layer"])]].append(row["speed"])
+    return found
 
 
-def layer_rows(rows: list[Row]) -> list[list[str]]:
+def parts_of_layers(rows: list[Row]) -> dict[Key, list[float]]:
     """Whole layers of experts, against the fused kernels of others."""
-    parts = (("up to 512 tokens", "triton", 0, 512), ("from 2,048 tokens", "triton", 513, math.inf), ("", "torch", 0, math.inf))
-    peers = {"triton": "Triton's fused fp8 layer", "torch": "torch, bf16, compiled"}
-    lines = []
-    for words, peer, least, most in parts:
-        speeds = [row[f"{peer}_us"] / row["us"] for row in rows if least <= row["tokens"] <= most and f"{peer}_us" in row]
-        lines.append([f"MoE layer, fp8{', ' * bool(words)}{words}: {len(speeds)} layers", peers[peer], "", cell(speeds)])
-    return lines
+    rows = [row for row in rows if not row.get("gpt_oss")]
+    parts = ((", up to 512 tokens", "triton", 0, 512), (", from 2,048 tokens", "triton", 513, math.inf),
+             (", from 512 tokens", "deep_gemm", 0, math.inf), ("", "torch", 0, math.inf))  # fmt: skip
+    peers = {"triton": "Triton's fused fp8 layer", "deep_gemm": "DeepGEMM's products and Triton", "torch": "torch, bf16, compiled"}
+    return {
+        Key(f"MoE layer, fp8{words}", "layers", peers[peer]): [
+            row[f"{peer}_us"] / row["us"] for row in rows if least <= row["tokens"] <= most and f"{peer}_us" in row
+        ]
+        for words, peer, least, most in parts
+    }
 
 
-def engine_row(rows: list[Row]) -> list[str]:
+def parts_of_engines(rows: list[Row]) -> dict[Key, list[float]]:
     """Experts of models of transformers against its own kernels."""
     of = [row for row in rows if row["table"] == "block"]
     recipes = ", ".join(f"`{recipe}`" for recipe in dict.fromkeys(row["recipe"] for row in of))
-    words = f"experts in transformers, 1 to 2,048 tokens, {recipes}: {len(of)} calls"
-    return [words, "its `grouped_mm`, bf16", "", cell([row["ratio"] for row in of])]
+    return {Key(f"experts in transformers, 1 to 2,048 tokens, {recipes}", "calls", "its `grouped_mm`, bf16"): [row["ratio"] for row in of]}
 
 
-def ratios(record: Record, classes: list[Row], peers: list[Row]) -> str:
-    """classes: what `tilewright classes` says with tuned rows; peers: the lines of benchmarks/peers that it compares with."""
-    of = {row["class"]: row for row in classes if row["tuned_rows"]}
-    deep_gemm = " ".join(next(row["peer"] for row in peers if row["peer"].startswith("DeepGEMM")).split()[:2])
-    contest = contest_table.newest(record("h100_contest"))
-    rows = []
+class Card(NamedTuple):
+    """The speeds of a card by row of the table, and where they come from."""
+
+    speeds: dict[Key, list[float]]
+    commits: list[str]
+    versions: dict[str, str]
+
+
+def card_of(record: Record, has_record: Callable[[str], bool], card: str) -> Card:
+    """The newest run of each record that there is."""
+    contests = [contest_table.newest(record(name)) for name in (f"{card}_contest", f"{card}_contest_unlisted") if has_record(name)]
+    found = Card({}, [of.heads[-1]["commit"][:7] for of in contests], contests[0].heads[-1]["versions"] if contests else {})
     for each in COMPARISONS:
-        h200 = of[each.class_h200]
-        h100 = speeds_of(contest, [each.class_h100], each.ours, contest_table.DEEP_GEMM)
-        rows.append([f"{each.words}: {h200['shapes']} shapes", "DeepGEMM",
-                     mean_and_worst(h200["deep_gemm"], h200["deep_gemm_worst"]), cell(h100)])  # fmt: skip
-    for scales, (words, peer) in BLAS.items():
-        h200_speeds = against_blas(record("h200"), scales)
-        h100 = speeds_of(contest, DENSE, contest_table.NATIVE, peer)
-        rows.append([f"dense, both suites: {len(h200_speeds)} shapes", words, cell(h200_speeds), cell(h100)])
-    layers = newest(record("h100_moe"))
-    rows += layer_rows(layers)
-    engines = newest(record("h100_generate"))
-    rows.append(engine_row(engines))
-    steps = newest(record("h100_steps"))
-    rows += step_rows(steps)
-    of_h100 = (contest.heads[0]["commit"], commit_of(layers), commit_of(engines), steps[0]["commit"])
-    commits = ", ".join(dict.fromkeys(commit[:7] for commit in of_h100))
-    fork = " ".join(reversed(contest.heads[0]["versions"]["deep_gemm"].replace("(", "").replace(")", "").split()))
-    origin = (f"H200: commit {commit_of(record('h200'))}, {deep_gemm}. H100: commits {commits}, DeepGEMM as {fork}. "
-              f"{versions(record('h200'))}, torch {steps[0]['torch'].split('+')[0]}.")  # fmt: skip
-    return table(["product", "compared with", "H200: mean (worst)", "H100: mean (worst)"], rows) + "\n\n" + textwrap.fill(origin, 100, break_on_hyphens=False)
+        speeds = [speed for of in contests for speed in speeds_of(of, each.classes, each.ours, each.peer)]
+        found.speeds[Key(each.words, "shapes", PEER_WORDS[each.peer])] = speeds
+    for kind, parts in (("moe", parts_of_layers), ("generate", parts_of_engines), ("steps", parts_of_steps)):
+        if has_record(f"{card}_{kind}"):
+            rows = newest(record(f"{card}_{kind}"))
+            found.speeds.update(parts(rows))
+            found.commits.append(rows[0]["commit"][:7])
+    return found
+
+
+def counted(speeds: Iterable[list[float]]) -> str:
+    """How many shapes a row has; two numbers where the cards' records differ."""
+    return " and ".join(dict.fromkeys(str(len(each)) for each in speeds if each))
+
+
+def ratios(record: Record, has_record: Callable[[str], bool]) -> str:
+    cards = {card: card_of(record, has_record, card) for card in CARDS}
+    keys = dict.fromkeys(key for card in cards.values() for key in card.speeds)
+    rows = []
+    for key in keys:
+        speeds = [card.speeds.get(key, []) for card in cards.values()]
+        if not any(speeds):
+            continue
+        rows.append([f"{key.words}: {counted(speeds)} {key.unit}", key.peer, *(cell(of) if of else "" for of in speeds)])
+    of_cards = "; ".join(f"{name.upper()}: {', '.join(dict.fromkeys(card.commits))}" for name, card in cards.items() if card.commits)
+    versions = {f"{words} {card.versions[key]}": None for card in cards.values() for words, key in contest_table.NAMED_VERSIONS.items() if card.versions}
+    origin = f"Commits: {of_cards}. Versions: {', '.join(versions)}."
+    head = ["product", "compared with", *(f"{name.upper()}: mean (worst)" for name in cards)]
+    return table(head, rows) + "\n\n" + textwrap.fill(origin, 100, break_on_hyphens=False)

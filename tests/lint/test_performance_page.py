@@ -8,9 +8,10 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from xml.etree import ElementTree
 
+import bench_tables
 import pytest
+import records
 
 ROOT = pathlib.Path(__file__).parents[2]
 TOOL = ROOT / "benchmarks/performance_page.py"
@@ -45,32 +46,46 @@ def test_another_number_on_the_page_is_found():
 
 def test_a_table_that_the_page_lacks_is_named():
     tool = loaded(TOOL)
-    with pytest.raises(SystemExit, match="`<!-- dense -->` to `<!-- end -->` is there 0 times, not once"):
-        tool.written(tool.PAGE.read_text().replace("<!-- dense -->", ""))
+    with pytest.raises(SystemExit, match="h200.md: `<!-- dense -->` to `<!-- end -->` is there 0 times, not once"):
+        tool.written(tool.H200_PAGE.read_text().replace("<!-- dense -->", ""), tool.H200_TABLES, "h200.md")
 
 
 ORIGIN = {"commit": "0123456789", "date": "2026-01-02"}
 
 
-def test_a_record_that_is_missing_is_named_with_the_command_that_writes_it(tmp_path):
-    tool = loaded(TOOL)
-    tool.ROOT = tmp_path
-    for name, target in (("host time", "gpu-host"), ("skew", "gpu-skew"), ("gradients", "gpu-gradients"), ("dense", "gpu-bench")):
-        with pytest.raises(SystemExit, match=rf"benchmarks/results/h200\w*\.jsonl is not there; `make {target}` writes it, on an idle"):
-            tool.TABLES[name]()
+@pytest.fixture(name="results")
+def records_elsewhere(tmp_path, monkeypatch):
+    """A folder of records that is empty."""
+    monkeypatch.setattr(records, "ROOT", tmp_path)
+    folder = tmp_path / "benchmarks/results"
+    folder.mkdir(parents=True)
+    return folder
+
+
+@pytest.mark.parametrize(("name", "target"), [("host time", "gpu-host"), ("skew", "gpu-skew"), ("gradients", "gpu-gradients"),
+                                              ("groups", "gpu-bench"), ("dense", "gpu-contest")])  # fmt: skip
+@pytest.mark.usefixtures("results")
+def test_a_record_that_is_missing_is_named_with_the_command_that_writes_it(name, target):
+    found = rf"benchmarks/results/h200\w*\.jsonl is not there; `make {target} card=h200` writes it, on an idle machine with an H200$"
+    with pytest.raises(SystemExit, match=found):
+        loaded(TOOL).H200_TABLES[name]()
+
+
+@pytest.mark.usefixtures("results")
+def test_a_record_of_no_card_is_named_with_the_command_that_writes_it():
     with pytest.raises(SystemExit, match=r"benchmarks/results/moe_train\.jsonl is not there; `make cpu-training` writes it$"):
-        tool.TRAINING_TABLES["training"]()
+        loaded(TOOL).TRAINING_TABLES["training"]()
 
 
 OURS = {"peer": "Tilewright 0.1.0", **ORIGIN}
 
 
-def test_tables_without_a_record_are_left_out(tmp_path):
+@pytest.mark.usefixtures("results")
+def test_tables_without_a_record_are_left_out():
     tool = loaded(TOOL)
     assert tool.layer_tables.dgrad([]) == tool.fp4_tables.short_blocks([]) == ""
-    tool.ROOT = tmp_path
-    assert tool.quantisers() == tool.training_peers() == tool.on_an_h100() == ""
-    assert tool.H100_TABLES["experts over GPUs"]() == tool.SUMMARY_TABLES["experts over GPUs"]() == ""
+    assert tool.quantisers() == tool.training_peers() == tool.on_an_h100() == tool.H100_TABLES["layers"]() == ""
+    assert tool.H100_TABLES["experts over GPUs"]() == tool.SUMMARY_TABLES["experts over GPUs"]() == tool.SUMMARY_TABLES["summary"]() == ""
 
 
 def test_dgrad_is_next_to_forward_of_the_same_weights():
@@ -94,50 +109,45 @@ def test_fp4_weights_have_a_table_for_each_kind_of_activations():
     assert tool.fp4_tables.short_blocks(rows).splitlines()[4:] == ["| masked 32 x 20 x 4096 x 7168 |  | 150.0, 1.50 |  | 200.0, 2.00 |"]
 
 
-def test_quantisers_are_those_of_the_newest_run(tmp_path):
+def test_quantisers_are_those_of_the_newest_run(results):
     tool = loaded(TOOL)
-    tool.ROOT = tmp_path
-    (tmp_path / "benchmarks/results").mkdir(parents=True)
     rows = [{"form": "rows 1x128", "tokens": 32768, "features": 7168, "groups": 8, "us": us, "mb": 704.64, "tbs": 4.0, "commit": commit,
              "date": "2026-01-02", "started": started} for us, commit, started in ((200.0, "a" * 10, "1"), (176.2, "b" * 10, "2"))]
-    (tmp_path / "benchmarks/results/h200_quantisers.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (results / "h200_quantisers.jsonl").write_text("\n".join(map(json.dumps, rows)))
     text = tool.quantisers()
     assert text.startswith("## Quantizers\n\nCommit bbbbbbb, 2026-01-02. 32768 tokens of 7168 features in 8 groups")
     assert text.endswith("| rows 1x128 | 176.2 | 705 | 4.00 |") and "200.0" not in text
 
 
-def test_peers_in_training_are_those_of_the_newest_run(tmp_path):
+def test_peers_in_training_are_those_of_the_newest_run(results):
     tool = loaded(TOOL)
-    tool.ROOT = tmp_path
-    (tmp_path / "benchmarks/results").mkdir(parents=True)
     rows = [{"key": key, "section": "forward", "peer": key, "shape": [1, 2, 3, 4], "us": us, "commit": commit, "date": "2026-01-02",
              "device": "NVIDIA H200", "started": commit} for commit, times in (("a" * 10, (9, 9)), ("b" * 10, (10, 12)))
             for key, us in zip(("tensor", "torch row"), times, strict=True)]
-    (tmp_path / "benchmarks/results/training_peers.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (results / "training_peers.jsonl").write_text("\n".join(map(json.dumps, rows)))
     text = tool.training_peers()
     assert "Commit bbbbbbb, 2026-01-02. NVIDIA H200." in text
     assert "| 1 x 2 x 3 x 4 | 10.0 | 12.0 | 1.200 |" in text and "Target 1.15: reached, 0 below it." in text and "9.0" not in text
 
 
-def test_rates_of_hot_groups_are_over_the_even_split():
-    tool = loaded(TOOL)
-    tool.record = lambda name: [
+def test_rates_of_hot_groups_are_over_the_even_split(results):
+    rows = [
         {"grouping": "m_grouped_offsets", "layout": "nn", "recipe": "tensor:tensor", "shape": [8, 2048, 2048, 7168],
          "tflops": rate, "command": f"tilewright bench --hot {hot} --recipe tensor", **ORIGIN}
         for hot, rate in ((1, 1000), (30, 950), (100, 1025), (1, 1100))]
-    text = tool.skew()
+    (results / "h200_skew.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    text = bench_tables.skew()
     assert text.startswith("Commit 0123456, 2026-01-02.\n\n|  | recipe | even, TFLOP/s | 30 : 1 | 100 : 1 |")
     assert "| dgrad, nn, 8 x 2048 x 2048 x 7168 | tensor:tensor | 1050 | 0.90 | 0.98 |" in text
 
 
-def test_times_of_the_host_are_medians_and_extremes():
-    tool = loaded(TOOL)
+def test_times_of_the_host_are_medians_and_extremes(results):
     runs = [{"from": "C++", "same_pointers_us": us, "fresh_pointers_us": 4.7, "driver_launch_us": 2.5,
              "first_call_us": 2e3, "compiled_call_us": 9e5, **ORIGIN} for us in (3.44, 3.5, 3.81)]
     runs.append({"from": "Python", "same_tensors_us": 5.8, "fresh_tensors_us": 6.9, "deep_gemm_us": 7.3, "torch_zero_us": 2.4,
                  "first_call_us": 3e3, "compiled_call_us": 8e5, **ORIGIN})
-    tool.record = lambda name: runs
-    text = tool.host_time()
+    (results / "h200_host.jsonl").write_text("\n".join(map(json.dumps, runs)))
+    text = bench_tables.host_time()
     assert "| C++ | 3.5 (3.4 to 3.8) | 3 | 4.7 |  |" in text
     assert "| Python | 5.8 |  | 6.9 | 7 |" in text
     assert text.endswith("(targets 50 and 1,000):\n2 and 900 from C++; 3 and 800 from Python.")
@@ -188,12 +198,11 @@ def test_shares_of_quantizers_are_those_of_the_newest_run():
     assert [line[f"{name}_us"] for name in ("products", "quantizers", "of_weight", "copies", "torch")] == [150.0, 30.0, 12.0, 10.0, 10.0]
     run = {"microbatches": 1, "device": "NVIDIA H100", "started": "2026-01-02T03:04:05Z", **ORIGIN}
     older = line | run | {"us": 9.0, "started": "2026-01-01", "commit": "a" * 10, "copied_from": "a page"}
-    tool.record = lambda name: [older, line | run, line | run | {"recipe": "fold"}, line | run | {"us": 7.0, "microbatches": 4}]
-    assert tool.training_share().splitlines() == [
+    lines = records.newest([older, line | run, line | run | {"recipe": "fold"}, line | run | {"us": 7.0, "microbatches": 4}])
+    assert tool.steps_table.share(lines).splitlines() == [
         "NVIDIA H100. Commit 0123456, 2026-01-02.", "", "| layer: tokens x K -> N, or groups x tokens x K -> N | `row` | `fold` |", "|---|---|---|",
         "| 1 x 2 -> 3 | 200, 15 % | 200, 15 % |"]
-    tool.record = lambda name: [older]
-    assert "copied from an older page" in tool.training_share()
+    assert "copied from an older page" in tool.steps_table.share([older])
 
 
 def test_the_readme_says_where_we_are_behind():
@@ -216,17 +225,16 @@ def test_tokens_of_the_readme_are_those_of_the_records():
     assert tables.words_of(tables.PRODUCTS[0]) == "DeepSeek-V3, gate and up: 8 experts, 16,854 tokens, n 4096, k 7168"
 
 
-def test_ratios_against_cublaslt_are_of_one_run():
+def test_ratios_of_the_readme_are_those_of_each_card(results):
+    """A card without a record has empty cells, and a row counts the shapes of those that have one."""
     tables = loaded(ROOT / "benchmarks/readme_tables.py")
-    line = {"op": "dense", "shape": [64, 8, 16], "command": tables.RUNS[0]}
-    rows = [line | {"peer": "cuBLASLt 13.1.0 per-tensor scale", "us": 9.0}, line | {"peer": "Tilewright 0.1.0 (1x128:128x128)", "us": 10.0},
-            line | {"peer": "cuBLASLt 13.1.0 1x128 / 128x128 scale", "us": 12.0}, line | {"peer": "cuBLASLt 13.1.0 per-tensor scale", "us": 5.0, "command": "other"}]  # fmt: skip
-    assert tables.against_blas(rows, "per-tensor scale") == [0.9] and tables.against_blas(rows, "1x128 / 128x128 scale") == [1.2]
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_plot_is_the_record(theme):
-    """To renew it: python benchmarks/plot_classes.py"""
-    plot = loaded(ROOT / "benchmarks/plot_classes.py")
-    drawn = ElementTree.parse(ROOT / f"docs/speed_{theme}.svg").find(".//{http://purl.org/dc/elements/1.1/}description")
-    assert json.loads(drawn.text) == plot.read(ROOT / "benchmarks/results/h200.jsonl")
+    head = {"kind": "contest", "commit": "0123456789", "device": "NVIDIA H200", "clock": "events", "started": "1", "missing": {},
+            "versions": {"deep_gemm": "2.6", "cuBLAS package": "13.1", "torch": "2.11"}}  # fmt: skip
+    case = {"kind": "case", "started": "1", "op": "dense", "class": "ragged", "run": 1}
+    lines = [head, *(case | {"shape": [m, 8, 16], "us": {"drop-in": 10.0, "native": 8.0, "DeepGEMM": us, "cuBLASLt tensor": 4.0}}
+                     for m, us in ((72, 12.0), (73, 12.0)))]  # fmt: skip
+    (results / "h200_contest.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    text = tables.ratios(records.record, records.has_record)
+    assert "| dense, `peers-ragged`, m from 72 to 1,500: 2 shapes | DeepGEMM | 1.20x (1.20x) |  |" in text
+    assert "| dense, both suites: 2 shapes | cuBLASLt, one scale per tensor: less work | **0.50x** (0.50x) |  |" in text
+    assert text.endswith("Commits: H200: 0123456. Versions: DeepGEMM 2.6, cuBLAS 13.1, torch 2.11.") and "masked" not in text

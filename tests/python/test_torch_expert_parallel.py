@@ -148,14 +148,14 @@ def test_the_page_has_times_targets_links_and_what_is_missing():
     del lost["us"]["peer_rows"]
     lost["missing"]["peer_rows"] = "ValueError: no"
     rows = [{**fields, **links}, {**fields, **lost}]
-    text = tables.page(rows, "Commit 0123456.")
+    text = tables.page(rows, "Commit 0123456.", "h200")
     assert text.startswith("## Layers of experts over 2 GPUs\n\nNVIDIA H100 80GB HBM3, NCCL 2.28.9, torch 2.11. Commit 0123456.\n")
     times = "100.0 | 90.0 | 10.0 | 12.0 | 120.0 |  | 114.0 | 150.0 | 127.0"
     assert f"| Qwen3-30B-A3B | 8 | {times} | 1.00 | 1.00 | 1.50 | 1.10 | 1.60 |" in text
     assert "A barrier takes 4.3 us. A large copy has 366 GB/s." in text and "| 64 | 2.9 | 2.8 |" in text
     assert text.endswith("Left out:\n\n- peer_rows of Qwen3-30B-A3B, 8 tokens: ValueError: no.")
-    short = tables.summary(rows, "Commit 0123456.")
-    assert short.startswith("## Layers of experts over 2 GPUs\n") and short.endswith(tables.targets(rows))
+    short = tables.summary(rows, "Commit 0123456.", "h200")
+    assert "Commit 0123456.\n[Each layer](../benchmarks/results/h200.md)." in short and short.endswith(tables.targets(rows))
 
 
 def test_a_time_that_is_missing_leaves_only_its_target_out():
