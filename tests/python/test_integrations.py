@@ -9,12 +9,12 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs torch: tools/setup torch=yes, or pip install torch")
 
 import tilewright as tw  # noqa: E402
+from test_torch_moe import activated  # noqa: E402
 from tilewright.integrations import _experts, _fit, _holding, _units  # noqa: E402
 from tilewright.integrations._experts import ExpertLayer, fp8_blocks, gated_unit, mxfp4  # noqa: E402
 from tilewright.integrations._fit import Unfit, check_device, decline  # noqa: E402
 from tilewright.integrations._units import SWIGLU, same_unit  # noqa: E402
 from tilewright.torch import RECIPES  # noqa: E402
-from tilewright.torch._units import activated  # noqa: E402
 from torch_layers import error, normal, same  # noqa: E402
 
 EXPERTS, HIDDEN, INNER, TOKENS, K = 4, 128, 96, 24, 2
@@ -39,7 +39,10 @@ def exact(x, ids, shares, up, down, up_bias=0, down_bias=0, unit=SWIGLU):
         share = ((ids == expert) * shares.double()).sum(1, keepdim=True)
         there = (ids == expert).any(1, keepdim=True)
         bias = (b if isinstance(b, int) else b[expert].double() for b in (up_bias, down_bias))
-        h = activated(x.double() @ up[expert].double().T + next(bias), unit).double()
+        gate_up = x.double() @ up[expert].double().T + next(bias)
+        if unit.interleaved:
+            gate_up = torch.cat([gate_up[:, 0::2], gate_up[:, 1::2]], dim=1)
+        h = activated(gate_up, *unit[:-1])
         out += share * (h @ down[expert].double().T + next(bias)) * there
     return out
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable
 
 import torch
 
+from tilewright import _core
 from tilewright.integrations._fit import unfit
-from tilewright.torch._units import Unit, _parts, activated
+from tilewright.torch._units import Unit
 
 SWIGLU = Unit("swiglu", 1.0, 0.0, math.inf, 4.0, 25.0, False)
 """silu(gate) * up, gates first."""
@@ -73,6 +74,7 @@ def same_unit(function: Callable[[torch.Tensor], torch.Tensor], candidates: Iter
 
     Args:
         function: maps gates and ups [rows, 2 * inner] (without gates: [rows, inner]) to [rows, inner], in float32 on the CPU.
+            The numbers are those of bf16, which the library's units read.
         candidates: units to try, all with gates or all without.
 
     The numbers are gates and ups of many sizes, up to 10,000: a limit below is seen.
@@ -91,6 +93,20 @@ def same_unit(function: Callable[[torch.Tensor], torch.Tensor], candidates: Iter
     return None
 
 
+def activated(gate_up: torch.Tensor, unit: Unit) -> torch.Tensor:
+    """h [rows, inner] in float32 of numbers of bf16, by the library."""
+    made: torch.Tensor = _core.activate(gate_up.bfloat16(), None, unit.keywords)
+    return made
+
+
+def _parts(gate_up: torch.Tensor, interleaved: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Gates and ups."""
+    if interleaved:
+        return gate_up[..., 0::2], gate_up[..., 1::2]
+    gate, up = gate_up.chunk(2, dim=-1)
+    return gate, up
+
+
 def _allowed(gate_up: torch.Tensor, expected: torch.Tensor, unit: Unit) -> torch.Tensor:
     """The difference that two orders of the same operations in float32 may have. 1 + tanh, as in gelu, cancels."""
     gate, up = (gate_up, gate_up) if unit.gates == 1 else _parts(gate_up, unit.interleaved)
@@ -105,4 +121,4 @@ def _probes(gates: int) -> torch.Tensor:
     rows = 64
     drawn = numbers[torch.randint(len(numbers), (rows, gates * 64), generator=order)]
     near = torch.linspace(-9, 9, rows * gates * 64)[torch.randperm(rows * gates * 64, generator=order)].view(rows, -1)
-    return torch.cat([drawn, near, near * 4])
+    return torch.cat([drawn, near, near * 4]).bfloat16().float()
