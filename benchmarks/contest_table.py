@@ -42,6 +42,10 @@ class Shape(NamedTuple):
         """In each run that has both."""
         return [us[peer] / us[ours] for us in self.runs if ours in us and peer in us]
 
+    def us(self, contestant: str) -> float:
+        """The median over the runs that have it."""
+        return statistics.median(of_run[contestant] for of_run in self.runs if contestant in of_run)
+
     def speed(self, ours: str, peer: str) -> float | None:
         speeds = self.speeds(ours, peer)
         return statistics.median(speeds) if speeds else None
@@ -169,23 +173,23 @@ def pair_lines(shapes: list[Shape]) -> Lines:
             *([CLASSES[each.name].words, *(pair_cell(each.shapes, *pair) for pair in PAIRS.values())] for each in results(shapes))]  # fmt: skip
 
 
-def slow_shapes(shapes: list[Shape]) -> list[str]:
-    """Those whose median is below the target of each shape, the slowest first, with the speed in each run."""
+def slowest(shapes: list[Shape]) -> list[tuple[float, Shape]]:
+    """Shapes whose median speed is below the target of each shape, the slowest first."""
     slow = [(speed, each) for each in shapes if (speed := each.speed(DROP_IN, DEEP_GEMM)) is not None and speed < WORST]
+    return sorted(slow, key=lambda pair: pair[0])
+
+
+def slow_shapes(shapes: list[Shape]) -> list[str]:
+    """The slowest shapes with the speed in each run."""
     return [f"{each.words}: {speed:.3f} (runs {', '.join(f'{of_run:.3f}' for of_run in each.speeds(DROP_IN, DEEP_GEMM))})"
-            for speed, each in sorted(slow, key=lambda pair: pair[0])]  # fmt: skip
+            for speed, each in slowest(shapes)]  # fmt: skip
 
 
 def slow_lines(shapes: list[Shape]) -> Lines:
-    """The same shapes with the median microseconds of our calls and of DeepGEMM's."""
-
-    def us(each: Shape, contestant: str) -> str:
-        return f"{statistics.median(of_run[contestant] for of_run in each.runs if contestant in of_run):.1f}"
-
-    slow = sorted(((speed, each) for each in shapes if (speed := each.speed(DROP_IN, DEEP_GEMM)) is not None and speed < WORST),
-                  key=lambda pair: pair[0])  # fmt: skip
-    lines = [[each.words, f"{speed:.2f}", us(each, DROP_IN), us(each, NATIVE), us(each, DEEP_GEMM)] for speed, each in slow]
-    return [[f"below {WORST}", "speed", "drop-in, us", "native, us", "DeepGEMM, us"], *lines]
+    """The slowest shapes with the microseconds of our calls and of DeepGEMM's."""
+    contestants = (DROP_IN, NATIVE, DEEP_GEMM)
+    lines = [[each.words, f"{speed:.2f}", *(f"{each.us(name):.1f}" for name in contestants)] for speed, each in slowest(shapes)]
+    return [[f"below {WORST}", "speed", *(f"{name}, us" for name in contestants)], *lines]
 
 
 def failures(record: Record) -> list[str]:
@@ -270,8 +274,7 @@ def dense(record: Record) -> str:
     for each in record.shapes:
         if each.shape_class in DENSE and (speed := each.speed(DROP_IN, DEEP_GEMM)) is not None:
             m, n, k = each.sizes
-            us = statistics.median(of_run[DROP_IN] for of_run in each.runs if DROP_IN in of_run)
-            cells.setdefault((n, k), {})[m] = f"{us:.1f} {speed:.2f}"
+            cells.setdefault((n, k), {})[m] = f"{each.us(DROP_IN):.1f} {speed:.2f}"
     rows = sorted({m for of in cells.values() for m in of})
     return table(["m", *(f"{n} x {k}" for n, k in cells)], [[str(m), *(of.get(m, "") for of in cells.values())] for m in rows])
 

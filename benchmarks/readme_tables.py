@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 import textwrap
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -76,10 +75,6 @@ STEPS = ("training step", "captured training step")  # figures of training_step.
 MANY_TOKENS, MANY_OF_AN_EXPERT = 8192, 2048
 
 
-def geomean(values: Iterable[float]) -> float:
-    return math.exp(statistics.fmean(map(math.log, values)))
-
-
 def times(value: float) -> str:
     return f"{value:.2f}x"
 
@@ -87,7 +82,7 @@ def times(value: float) -> str:
 def cell(speeds: Iterable[float]) -> str:
     """The mean and the worst. Bold: slower in the mean."""
     values = list(speeds)
-    mean, worst = geomean(values), min(values)
+    mean, worst = contest_table.geomean(values), min(values)
     return mean_and_worst(mean, worst)
 
 

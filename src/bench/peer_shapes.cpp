@@ -12,7 +12,7 @@
 namespace tilewright::bench {
 namespace {
 
-/// Empty where a word is no number.
+/// The numbers of a text. Empty if a word is not a number.
 std::vector<std::int64_t> numbers(std::string_view text) {
     std::vector<std::int64_t> list;
     for (const std::string_view word : planner::split(text, ' ')) {

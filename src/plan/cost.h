@@ -9,7 +9,7 @@ namespace tilewright::planner {
 /// The cost of the product, without what is written into the workspace first, because no choice depends on that.
 Cost cost(const hopper::Kernel& kernel, const Workload& work, const DeviceDescription& device);
 
-/// The same with other constants, for fitting.
+/// This cost with other constants, for fitting.
 Cost cost(const hopper::Kernel& kernel, const Workload& work, const DeviceDescription& device, const Model& model);
 
 /// The same with the time and bytes of the workspace.

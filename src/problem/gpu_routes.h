@@ -91,16 +91,18 @@ struct Row {
     GpuRoute route;
 };
 
-/// From these rows per group on, kernels that decode packed weights take longer than the expansion plus its product
-/// (one H200, n 4096, k 7168):
+/// The least rows per group with which packed weights are expanded. Kernels that decode take longer from there on than
+/// the expansion plus its product. On one H200, with n 4096 and k 7168:
+///
 /// - A with 1x128 scales: some 540 measured, 700 by the planner's model.
 /// - A with epilogue scales: some 1240.
 /// - A with 1x32 scales was not timed. Its kernels promote four times as often, with scales of columns that expanded
 ///   weights do not need. By counts they gain from fewer rows on.
 ///
 /// The numbers for bf16 activations are predictions, because only 4 x 8192 rows were timed. bf16 is multiplied at 790
-/// TFLOP/s. Memory moves 2.53 bytes per element at 3.96 TB/s. From the times of the decoding kernels (one H200, 4 x
-/// 8192 rows), both ways take equally long at these rows per group:
+/// TFLOP/s. Memory moves 2.53 bytes per element at 3.96 TB/s. Kernels that decode were timed on one H200. Both ways
+/// then take equally long at these rows per group:
+///
 /// - n 4096, k 7168: MXFP4 1600, NVFP4 730.
 /// - n 7168, k 2048: MXFP4 1300, NVFP4 690.
 ///
@@ -162,7 +164,7 @@ struct Misfit {
     std::string expected;  // "bf16, nvfp4, or fp8 with row scales for mxfp4 weights"
     const char* advice;
 };
-/// Those of a pair without a route; none of other pairs.
+/// The operands at fault in a pair without a route. Empty for other pairs.
 std::vector<Misfit> misfits(const Recipe& recipe);
 
 /// The operand that no k-grouped kernel has, "FP4 weights" or "1x32 scales", with a route or without; null if k-grouped

@@ -109,11 +109,15 @@ TEST(ExpertGroup, RoundsOfFewTokensHaveTheSameBits) {
     }
 }
 
+MoeSpec with_shared_experts(MoeSpec spec) {
+    spec.shared = 2;
+    spec.experts += spec.shared;
+    return spec;
+}
+
 TEST(ExpertGroup, SharedExpertsTakeTheTokensOfTheirRank) {
     for (const Exchange exchange : {Exchange::collectives, Exchange::addresses}) {
-        MoeSpec spec = small(recipe_named("mxfp8:mxfp8"), 9);
-        spec.shared = 2;
-        spec.experts += spec.shared;
+        const MoeSpec spec = with_shared_experts(small(recipe_named("mxfp8:mxfp8"), 9));
         MoeCase whole(spec);
         keep_to_routed_experts(whole);
         ExpertGroupOptions options = options_of(whole);
@@ -296,10 +300,8 @@ TEST(ExpertGroup, SumsInF32AreNearerThanRoundedOnes) {
 
 TEST(ExpertGroup, SumsWithSharedExpertsAreNearOneRank) {
     for (const Exchange exchange : {Exchange::collectives, Exchange::addresses}) {
-        MoeSpec spec = small(recipe_named("row:row"), 402);
+        MoeSpec spec = with_shared_experts(small(recipe_named("row:row"), 402));
         spec.out = Format::f32;
-        spec.shared = 2;
-        spec.experts += spec.shared;
         MoeCase whole(spec);
         keep_to_routed_experts(whole);
         ExpertGroupOptions options = options_of(whole);

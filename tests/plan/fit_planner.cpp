@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
+#include <map>
 #include <random>
 #include <set>
 #include <string>
@@ -187,7 +188,7 @@ double between(const Parameter& parameter, double share) {
 }
 
 /// From the constants in model.h and, with more starts than one, others all over their bounds; the best is polished.
-/// The same record gives the same constants.
+/// A record gives one set of constants, however often it is fitted to.
 Constants fit(const std::vector<RecordedShape>& shapes, const Parameters& parameters, const Constants& first,
               int rounds, int starts) {
     std::vector<Fitted> found(static_cast<std::size_t>(starts));
@@ -306,22 +307,13 @@ void print_losses(const std::vector<RecordedShape>& shapes, int worst) {
 int run(const std::vector<std::string>& arguments) {
     std::vector<RecordedShape> shapes;
     int rounds = 40, worst = 0, half = -1, starts = 32;
+    const std::map<std::string_view, int*> numbers{
+        {"--rounds", &rounds}, {"--worst", &worst}, {"--half", &half}, {"--starts", &starts}};
     Constants first;
     for (std::size_t i = 0; i < arguments.size(); ++i) {
-        if (arguments[i] == "--rounds" && i + 1 < arguments.size()) {
-            rounds = std::atoi(arguments[++i].c_str());
-            continue;
-        }
-        if (arguments[i] == "--worst" && i + 1 < arguments.size()) {
-            worst = std::atoi(arguments[++i].c_str());
-            continue;
-        }
-        if (arguments[i] == "--starts" && i + 1 < arguments.size()) {
-            starts = std::atoi(arguments[++i].c_str());
-            continue;
-        }
-        if (arguments[i] == "--half" && i + 1 < arguments.size()) {
-            half = std::atoi(arguments[++i].c_str());
+        const auto number = numbers.find(arguments[i]);
+        if (number != numbers.end() && i + 1 < arguments.size()) {
+            *number->second = std::atoi(arguments[++i].c_str());
             continue;
         }
         if (arguments[i] == "--device" && i + 1 < arguments.size()) {

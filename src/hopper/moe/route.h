@@ -104,7 +104,7 @@ TILEWRIGHT_DEVICE void load_weights(const RouteArguments& a, const Choice (&choi
     }
 }
 
-/// The same for indices, of which negative ones have any weight.
+/// Finds the weights of these indices. A negative index gets any weight.
 template <int count>
 TILEWRIGHT_DEVICE void find_weights(const RouteArguments& a, const int (&indices)[count], float (&weights)[count]) {
     Choice choices[count];
