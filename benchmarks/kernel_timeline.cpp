@@ -1,8 +1,10 @@
 // Shows what one block of a kernel does, clock by clock: a shipped kernel compiled with time stamps (Debug::stamps).
 //
 //   kernel_timeline [OUTPUT]         lines of JSON, to standard output without a name
+//   kernel_timeline --groups 4 --m 34 --max-m 64 --n 928 --k 928 --tile '64x64x128 stages=8 warpgroups=1'
 //
-// The tile is 128x128 of fp8 with 1x128 : 128x128 scales, m = 4096, n = 7168, k = 2048.
+// Without options the tile is 128x128 of fp8 with 1x128 : 128x128 scales, m = 4096, n = 7168, k = 2048. With --groups,
+// m is the mean of a group, and with --max-m they are masked.
 // - The first line describes the run, with the times of the kernel that ships and of the one with stamps.
 // - Then there is a line for one warp of each role, of a few blocks: its events and the SM's clock at each, from the
 //   first stamp of the block on.
@@ -11,12 +13,14 @@
 #include <fmt/format.h>
 #include <tilewright/error.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +32,7 @@
 #include "hopper/description/derive.h"
 #include "launch/launch.h"
 #include "launch/tile_code.h"
+#include "plan/planned_tile.h"
 #include "plan/runnable.h"
 #include "plan/variant.h"
 #include "problem/geometry.h"
@@ -45,6 +50,9 @@ constexpr std::array shown_blocks{0, 1, 65, 131};
 const char* word(Event event) {
     switch (event) {
         case Event::none: break;
+        case Event::begins: return "begins";
+        case Event::passes: return "passes";
+        case Event::takes: return "takes";
         case Event::waits_empty: return "waits_empty";
         case Event::loads: return "loads";
         case Event::waits_full: return "waits_full";
@@ -61,18 +69,18 @@ struct Stamping {
     int warp;
     const char* role;
 };
-constexpr std::array stamping{Stamping{0, "load"}, Stamping{4, "multiply 0"}, Stamping{8, "multiply 1"}};
+constexpr std::array stamping{Stamping{0, "load"}, Stamping{1, "scheduler"}, Stamping{4, "multiply 0"},
+                              Stamping{8, "multiply 1"}};
 
 class Timeline {
 public:
-    Timeline()
+    Timeline(const bench::BenchShape& shape, const planner::PlannedTile& tile)
         : harness_(measure::Flush::clean),
-          operands_(bench::gpu_operands({.m = 4096, .n = 7168, .k = 2048},
+          operands_(bench::gpu_operands(shape,
                                         {.recipe = parse_recipe("1x128:128x128").value(), .backend = Backend::hopper})),
           problem_(operands_.on_device()),
           geometry_(tilewright::geometry(problem_)),
-          shipped_(planner::variant(
-              geometry_, planner::runnable_tile({.m = 128, .n = 128, .stages = 5}, problem_, harness_.description()))),
+          shipped_(planner::variant(geometry_, planner::runnable_tile(tile, problem_, harness_.description()))),
           device_(cuda::runtime().device(0)),
           stamped_(prepared()) {}
 
@@ -150,6 +158,7 @@ private:
         const std::uint64_t begin = loads.front().clock();
         std::string text;
         for (const auto& [warp, role] : stamping) {
+            if (warp >= warps_ || stamps_of(warp).empty()) continue;
             Json events = Json::array();
             Json clocks = Json::array();
             for (const Stamp stamp : stamps_of(warp)) {
@@ -178,17 +187,35 @@ private:
 }  // namespace tilewright::benchmark
 
 int main(int argc, char** argv) {
-    if (argc > 2 || (argc == 2 && argv[1][0] == '-')) {
-        fmt::print(stderr, "usage: kernel_timeline [OUTPUT]\n");
-        return 2;
+    using namespace tilewright;
+    bench::BenchShape shape{.m = 4096, .n = 7168, .k = 2048};
+    std::string output, tile = "128x128x128 stages=5";
+    CLI::App app("Shows what one block of a kernel does, clock by clock, as lines of JSON. Needs a GPU.");
+    app.add_option("OUTPUT", output, "File that is written; default: standard output");
+    app.add_option("--groups", shape.groups, "Groups of rows; default: one dense product");
+    app.add_option("--max-m", shape.max_m, "Masked groups with room for so many rows each");
+    app.add_option("--m", shape.m, "Rows, or their mean per group")->capture_default_str();
+    app.add_option("--n", shape.n, "Columns of D")->capture_default_str();
+    app.add_option("--k", shape.k, "Contraction size")->capture_default_str();
+    app.add_option("--tile", tile, "The tile, as explain spells it")->capture_default_str();
+    app.footer(
+        "Example:\n  kernel_timeline --groups 4 --m 34 --max-m 64 --n 928 --k 928 --tile '64x64x128 stages=8 "
+        "warpgroups=1'");
+    CLI11_PARSE(app, argc, argv);
+    if (shape.max_m > 0) {
+        shape.grouping = Grouping::m_grouped_masked;
+    } else if (shape.groups > 1) {
+        shape.grouping = Grouping::m_grouped_offsets;
     }
     try {
-        const std::string lines = tilewright::benchmark::Timeline().lines();
-        std::FILE* const to = argc == 2 ? std::fopen(argv[1], "w") : stdout;
-        if (to == nullptr) throw tilewright::Error(std::string(argv[1]) + ": cannot be written");
+        const std::optional<planner::PlannedTile> parsed = planner::parse_tile(tile);
+        if (!parsed) throw Error("--tile: got " + tile + "; expected a tile such as '128x128x128 stages=5'");
+        const std::string lines = benchmark::Timeline(shape, *parsed).lines();
+        std::FILE* const to = output.empty() ? stdout : std::fopen(output.c_str(), "w");
+        if (to == nullptr) throw Error(output + ": cannot be written");
         const bool written = std::fputs(lines.c_str(), to) >= 0;
-        if ((argc == 2 ? std::fclose(to) : std::fflush(to)) != 0 || !written) {
-            throw tilewright::Error("the lines could not be written; is the disk full?");
+        if ((to == stdout ? std::fflush(to) : std::fclose(to)) != 0 || !written) {
+            throw Error("the lines could not be written; is the disk full?");
         }
         return 0;
     } catch (const std::exception& error) {

@@ -39,9 +39,15 @@ struct RunOptions {
     void* stream = nullptr;  // GPU: the CUstream to launch on
     int threads = 0;         // CPU: OpenMP threads; 0 = OpenMP's own choice
     /// GPU: programmatic dependent launch. The kernel may start while the previous kernel in the stream ends, and waits
-    /// for it inside. The result is the same. `tilewright bench --overlap` shows the gain for a sequence of short
+    /// for it inside. The result is the same. A layer of experts of up to 4,096 rows does so between its own kernels;
+    /// with this, its first kernel does too. `tilewright bench --overlap` shows the gain for a sequence of short
     /// kernels.
     bool overlap = false;
+    /// GPU, with `overlap`: no kernel that may still run when this one starts writes B, its scales or the sizes of
+    /// groups. A kernel with groups of rows then loads weights while it waits. This holds for weights that do not
+    /// change and sizes that were written two kernels ago: a kernel of this library lets the next one start after its
+    /// own predecessor has ended. Other kernels ignore it.
+    bool weights_ready = false;
     /// GPU: at least `workspace_bytes(problem)` bytes; ignored where that is 0.
     Workspace workspace{};
     /// CPU: called by the calling thread about every 50 ms of a long call. If it returns true, the call throws

@@ -13,7 +13,7 @@ namespace {
 std::atomic<bool> has_run{false};
 
 StreamHandle handle(void* stream) { return static_cast<StreamHandle>(stream); }
-InStream order(const RunOptions& options) { return {handle(options.stream), options.overlap}; }
+InStream order(const RunOptions& options) { return {handle(options.stream), options.overlap, options.weights_ready}; }
 
 }  // namespace
 

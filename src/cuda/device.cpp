@@ -137,7 +137,11 @@ Device::LoadedKernel Device::kernel(const launch::OtherKernel& wanted) {
         load({.text = launch::source_of(wanted), .expression = launch::kernel_expression(wanted)},
              launch::most_shared_bytes(wanted));
     using launch::PackScales, launch::PackTiles;
-    if (std::holds_alternative<PackTiles>(wanted) || std::holds_alternative<PackScales>(wanted)) share_most(kernel);
+    // An SM whose memory is divided otherwise must be idle before a product can begin there.
+    const bool precedes_products = launch::source_of(wanted) == launch::moe_source;
+    if (precedes_products || std::holds_alternative<PackTiles>(wanted) || std::holds_alternative<PackScales>(wanted)) {
+        share_most(kernel);
+    }
     const bool large = launch::most_cluster(wanted) > hopper::portable_cluster && allow_large_clusters(kernel);
     return other_kernels_.emplace_back(wanted, LoadedKernel{kernel, large}).second;
 }
@@ -195,6 +199,8 @@ void Device::launch(ReadyLaunch& ready, const InStream& order) {
     check_report();
     if (ready.blocks == 0) return;
     for (const ReadyStep& step : ready.before) start(step.kernel, step.launch, order);
+    // What the call itself writes is not ready.
+    ready.arguments.weights_ready = order.overlap && order.weights_ready && ready.before.empty();
     start(ready.kernel,
           {.blocks = ready.blocks,
            .threads = ready.threads,

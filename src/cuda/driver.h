@@ -41,9 +41,11 @@ static_assert(sizeof(LaunchAttribute) == 72);
 /// The order of a launch on the GPU.
 struct InStream {
     StreamHandle stream = nullptr;
-    bool overlap = false;  // RunOptions::overlap
+    bool overlap = false;        // RunOptions::overlap
+    bool weights_ready = false;  // RunOptions::weights_ready
 
-    InStream(StreamHandle on = nullptr, bool overlaps = false) : stream(on), overlap(overlaps) {}
+    InStream(StreamHandle on = nullptr, bool overlaps = false, bool weights_are_ready = false)
+        : stream(on), overlap(overlaps), weights_ready(weights_are_ready) {}
 };
 
 /// CUlaunchConfig.

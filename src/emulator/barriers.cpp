@@ -175,8 +175,8 @@ using namespace emulator;
 
 void sync_block() { synchronise(me().block->sync_point, "sync_block", 0, machine().options().threads); }
 void sync_warp() { synchronise(me().own_warp().sync_point, "sync_warp", 0, warp_threads); }
-/// The emulated stream has only this kernel.
-void wait_for_earlier_kernels() {}
+void wait_for_earlier_kernels() { machine().wait_for_earlier_kernels(); }
+/// The emulated stream has no kernel after this one.
 void let_next_kernel_start() {}
 void pause(int nanoseconds) {
     if (nanoseconds < 0) fail(fmt::format("pause: {} nanoseconds", nanoseconds));

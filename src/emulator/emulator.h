@@ -58,6 +58,9 @@ struct Launch {
     /// The TMA load of this number, in the order of issue, never arrives. If no thread can then continue, waits that
     /// have a limit time out as on a GPU. The state that the kernel leaves is not checked.
     int lost_load = -1;
+    /// Kernels ahead of this one in the stream. It is called with false when a cluster begins, and with true when no
+    /// thread can continue before they have ended. Null: they have ended.
+    std::function<void(bool ended)> earlier{};
 };
 
 /// A kernel did something that no kernel may do.

@@ -101,7 +101,9 @@ void Machine::run_cluster(int first_block) {
     race::release(&blocks_);
     while (running_ != 0) {
         const bool stuck = !run_round() || idle_rounds_ > idle_rounds_limit;
-        if (stuck && running_ != 0 && !finish_something() && !time_out()) throw Error(deadlock());
+        if (stuck && running_ != 0 && !finish_something() && !end_earlier_kernels() && !time_out()) {
+            throw Error(deadlock());
+        }
     }
     race::acquire(&threads_);
     if (options_.lost_load < 0) check_cluster_end();
@@ -153,6 +155,8 @@ void Machine::prepare(int first_block) {
         for (Warp& warp : block.warps) warp.registers = options_.registers;
     }
     cluster_sync_point_ = {};
+    earlier_run_ = options_.earlier != nullptr;
+    if (earlier_run_) options_.earlier(false);
     round_ = 1;
     running_ = static_cast<int>(threads_.size());
     u32 first_round = 0;
@@ -266,6 +270,33 @@ bool Machine::finish_something() {
     const std::function<void()> work = std::move(in_flight_.front());
     in_flight_.pop_front();
     work();
+    return true;
+}
+
+namespace {
+
+class WaitForEarlier final : public Wait {
+public:
+    explicit WaitForEarlier(const bool& run) : run_(run) {}
+    bool ready() override { return !run_; }
+    std::string what() const override { return "the kernels ahead of this one"; }
+
+private:
+    const bool& run_;
+};
+
+}  // namespace
+
+void Machine::wait_for_earlier_kernels() {
+    WaitForEarlier wait(earlier_run_);
+    wait_for(wait, &earlier_waiters_);
+}
+
+bool Machine::end_earlier_kernels() {
+    if (!earlier_run_ || earlier_waiters_.empty()) return false;
+    options_.earlier(true);
+    earlier_run_ = false;
+    wake(earlier_waiters_);
     return true;
 }
 

@@ -205,6 +205,7 @@ public:
     int& loads_of(const void* map) { return loads_of_map_[map]; }
     /// Does a copy engine's work now, or queues it.
     void run_or_delay(std::function<void()> work);
+    void wait_for_earlier_kernels();
 
     std::string who(const Thread& thread) const;
 
@@ -216,6 +217,7 @@ private:
     void resume(Thread& thread);
     bool takes_turns(Thread& thread) const;
     bool finish_something();
+    bool end_earlier_kernels();
     bool time_out();
     void check_thread_end(const Thread& thread) const;
     void check_cluster_end() const;
@@ -232,6 +234,8 @@ private:
     std::vector<Thread*> woken_;  // threads that take turns from the next round on
     int running_ = 0;             // threads that have not ended
     SyncPoint cluster_sync_point_;
+    bool earlier_run_ = false;  // kernels ahead of this one
+    Waiters earlier_waiters_;
     std::deque<std::function<void()>> in_flight_;
     Thread* current_ = nullptr;
     u32 round_ = 0;

@@ -87,6 +87,9 @@ struct KernelReport {
 /// An event of a warp, in kernels that record stamps.
 enum class Event : u8 {
     none,
+    begins,       // Load, scheduler: the role begins.
+    passes,       // Scheduler: a work tile is in the ring.
+    takes,        // Load: has a work tile.
     waits_empty,  // Load: starts to wait for an empty stage.
     loads,        // Load: has an empty stage.
     waits_full,   // Multiply: starts to wait for a k-block.
@@ -193,6 +196,8 @@ struct Arguments {
     SchedulerParams scheduler;  // of dense problems
     KernelReport* report;
     GroupSizes sizes;  // of grouped problems
+    // Groups of rows: earlier kernels of the stream that may still run write neither B, its scales nor the sizes.
+    bool weights_ready;
 };
 
 /// The parameter of some kernels. A launch copies the bytes of its kernel's parameter, so that the others do not have

@@ -98,6 +98,7 @@ public:
         bool has_first = !design.has_scheduler();
         for (WorkTileOf<design> work = tiles_.first(budget_); work.exists != 0; work = tiles_.next(budget_)) {
             if constexpr (design.has_epilogue_scales) {
+                if constexpr (design.groups == Groups::rows) wait_for_earlier_kernels();  // for scales of A
                 load_epilogue_scales<design>(shared_, arguments_, work, epilogue_scales_, budget_);
             }
             if constexpr (design.has_block_scales) block_scales_.load(work, has_first, budget_);
@@ -206,8 +207,16 @@ TILEWRIGHT_DEVICE int produce(Shared<design>& shared, const ArgumentsOf<design>&
     // One instruction for all warps, because synccheck reports warps that wait at different instructions as divergent.
     sync_initialised<design>(NamedBarrier::producers);
     if (schedules) return scheduler.run();
+    if constexpr (design.groups == Groups::rows) wait_for_earlier_kernels();
     if (role == Role::row_scales) return row_scales.run();
     return role == Role::store ? store<design>(shared, arguments, tiles) : wait_budget;
+}
+
+/// Whether the warp first reads weights and sizes of groups, and only then waits for the kernels ahead of this one.
+template <Design design>
+TILEWRIGHT_DEVICE bool waits_later(const Arguments& arguments, int warp) {
+    if constexpr (design.groups != Groups::rows) return false;
+    return arguments.weights_ready && warp < producer_warps;
 }
 
 // ---- The kernel
@@ -232,8 +241,10 @@ __global__ void __launch_bounds__(design_of(kernel).threads, design_of(kernel).b
     WorkTiles<design> tiles(shared, arguments);
     tiles.prepare();
     // Up to this line the kernel has read only its arguments.
-    wait_for_earlier_kernels();
-    let_next_kernel_start();
+    if (!waits_later<design>(arguments, warp)) {
+        wait_for_earlier_kernels();
+        let_next_kernel_start();
+    }
 
     int budget = 0;
     if (warp < producer_warps) {

@@ -53,6 +53,12 @@ TEST(PreparedCalls, OnlyTheProductOverlapsWhatIsAhead) {
     EXPECT_EQ(machine.fake().last.attribute.id, LaunchAttribute::programmatic_stream_serialization);
 }
 
+TEST(PreparedCalls, WeightsThatTheCallWritesAreNotReady) {
+    FakeMachine machine;
+    machine.run(tn(), {nullptr, true, true}, workspace(0x90000000));
+    EXPECT_FALSE(machine.fake().last.arguments.weights_ready);
+}
+
 TEST(PreparedCalls, ARepetitionHasTheSameWorkspace) {
     FakeMachine machine;
     const Problem p = tn();

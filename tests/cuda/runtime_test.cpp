@@ -96,6 +96,19 @@ TEST(Runtime, ACallMayOverlapTheOneBefore) {
     EXPECT_EQ(machine.fake().last.config.attribute_count, 0U);
 }
 
+/// The call's promise is for this launch only: a repetition has its own.
+TEST(Runtime, WeightsAreReadyWhereTheCallOverlapsAndSaysSo) {
+    FakeMachine machine;
+    const Problem p = gpu_problem({});
+    const auto ready = [&] { return machine.fake().last.arguments.weights_ready; };
+    machine.run(p, {nullptr, true, true});
+    EXPECT_TRUE(ready());
+    EXPECT_TRUE(machine.runtime().repeat(p, {nullptr, true}));
+    EXPECT_FALSE(ready());
+    EXPECT_TRUE(machine.runtime().repeat(p, {nullptr, false, true}));
+    EXPECT_FALSE(ready());
+}
+
 TEST(Runtime, TheSameCallAgainOnlyLaunches) {
     FakeMachine machine;
     Problem p = gpu_problem({});

@@ -39,6 +39,7 @@ hopper::KernelReport run_on_emulator(const EmulatedKernel& kernel, const Geometr
     if (launch.blocks == 0) return report;
     hopper::AllArguments& arguments = launch.arguments;
     arguments.report = &report;
+    arguments.weights_ready = run.earlier != nullptr;
     launch::encode_maps(launch, arguments, [](auto& map, const auto& description, const char* /*operand*/) {
         map = emulator::encode(description);
     });
@@ -52,7 +53,8 @@ hopper::KernelReport run_on_emulator(const EmulatedKernel& kernel, const Geometr
                       .registers = kernel.tile.launch_registers,
                       .role = [&](int warp) { return word(role_of(kernel.tile, warp)); },
                       .counts = counts,
-                      .lost_load = run.lost_load},
+                      .lost_load = run.lost_load,
+                      .earlier = run.earlier},
                      [&] { kernel.run(arguments); });
     return report;
 }

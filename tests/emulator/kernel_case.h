@@ -18,6 +18,7 @@ struct Conditions {
     std::uint64_t seed = 0;
     emulator::Counts* counts = nullptr;
     int lost_load = -1;
+    std::function<void(bool ended)> earlier{};  // Launch::earlier; if given, the weights are ready
 };
 
 std::string describe(const Conditions& run);

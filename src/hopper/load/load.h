@@ -69,6 +69,10 @@ TILEWRIGHT_DEVICE int scale_coordinate(const ScaleView& scales, int row, int k_b
     return k_block * int(scales.k_stride) + row;
 }
 
+/// The part of a k-block that is loaded. Weights go first where tokens are not yet written; the barrier then already
+/// expects the bytes of both.
+enum class Loads : u8 { all, weights, tokens };
+
 /// One thread issues. The whole warp runs the loop, so that its state stays in uniform registers, from which TMA takes
 /// coordinates.
 template <Design design>
@@ -90,7 +94,13 @@ public:
     /// Loads all other k-blocks, and waits until all are read. Returns the rest of the wait budget.
     TILEWRIGHT_DEVICE int run() {
         if constexpr (design.groups == Groups::k_anywhere) this->claim_entry();
-        for (WorkTileOf<design> work = tiles_.first(budget_); work.exists != 0; work = tiles_.next(budget_)) {
+        if constexpr (design.has_scheduler()) stamp_(Event::begins);
+        WorkTileOf<design> work = tiles_.first(budget_);
+        if constexpr (design.has_scheduler()) stamp_(Event::takes);
+        if constexpr (design.groups == Groups::rows) {
+            if (arguments_.weights_ready) begin_with_weights(work);
+        }
+        for (; work.exists != 0; work = tiles_.next(budget_)) {
             const int rows = rows_of_a<design>(arguments_, work);
             if constexpr (design.is_k_grouped()) slice_ = k_slice_of<design>(work);
             if constexpr (design.groups == Groups::k_anywhere) this->take(arguments_, work, tiles_.origin);
@@ -113,6 +123,19 @@ public:
     }
 
 private:
+    /// Loads the weights of the first stages while earlier kernels still run, and the tokens after these.
+    TILEWRIGHT_DEVICE void begin_with_weights(const WorkTileOf<design>& work) {
+        const int rows = rows_of_a<design>(arguments_, work);
+        done_ = work.exists != 0 ? min(slice_.count, design.stages) : 0;
+        const PipelineState<design.stages> first = ring_;
+#pragma unroll 1
+        for (int i = 0; i < done_; ++i) fill<Loads::weights>(work, slice_.begin + i, rows);
+        wait_for_earlier_kernels();
+        ring_ = first;
+#pragma unroll 1
+        for (int i = 0; i < done_; ++i) fill<Loads::tokens>(work, slice_.begin + i, rows);
+    }
+
     /// Waits until the last stage has been read. Until then it watches a consumer that still waits for a stage.
     TILEWRIGHT_DEVICE void wait_for_last() {
         const int last = ring_.previous();
@@ -179,6 +202,12 @@ private:
         if constexpr (design.k_boxes == 2) load_a(full, work, to + design.d_rows * row_bytes, k + design.box_k, rows);
     }
 
+    TILEWRIGHT_DEVICE void load_b(Barrier& full, const WorkTileOf<design>& work, int k_block) {
+        if constexpr (design.b.is_packed()) return load_packed(full, work, k_block);
+        load_rows<design, design.operand_b()>(shared_.values_of_b(ring_.stage), arguments_.b, full,
+                                              k_block * design.stage_k, work.column, work.matrix_of_b());
+    }
+
     TILEWRIGHT_DEVICE void load_a_scales(Barrier& full, const WorkTileOf<design>& work, int k_block, int rows) {
         float* const to = shared_.scales_of_a(ring_.stage);
         if constexpr (design.scale_order == ScaleOrder::along_k) {
@@ -211,7 +240,8 @@ private:
         load_rows<design, design.operand_b()>(shared_.values_of_b(stage), this->map_of_b(), full, k, work.column, 0);
     }
 
-    /// Loads a k-block with `rows` rows of A.
+    /// Loads a k-block with `rows` rows of A, or its part.
+    template <Loads part = Loads::all>
     TILEWRIGHT_DEVICE void fill(const WorkTileOf<design>& work, int k_block, int rows) {
         constexpr bool has_a_scales = design.operand_a().scales_of_row > 0,
                        has_b_scales = design.operand_b().scales_of_row > 0;
@@ -225,27 +255,24 @@ private:
         // After a time-out no stage is filled, because the consumers' waits are ended (kernel/watch.h). The check is
         // here, because lanes could take an exit from the loop one by one.
         if (is_elected() && budget_ >= 0) {
-            int bytes = value_bytes(rows);
-            if (a_scales) bytes += a_scale_copy_bytes(design, rows);
-            if (scales) bytes += design.operand_b().scale_bytes();
-            if constexpr (design.groups == Groups::k_anywhere) {
-                if (!this->loads()) bytes -= value_bytes(rows);
+            if constexpr (part != Loads::tokens) {
+                int bytes = value_bytes(rows);
+                if (a_scales) bytes += a_scale_copy_bytes(design, rows);
+                if (scales) bytes += design.operand_b().scale_bytes();
+                if constexpr (design.groups == Groups::k_anywhere) {
+                    if (!this->loads()) bytes -= value_bytes(rows);
+                }
+                if constexpr (design.b.is_packed()) bytes -= missing_packed_bytes(work);
+                barrier_arrive_expect(full, bytes);
             }
-            if constexpr (design.b.is_packed()) bytes -= missing_packed_bytes(work);
-            barrier_arrive_expect(full, bytes);
             if constexpr (design.groups == Groups::k_anywhere) {
                 if (this->loads()) load_values_of_group(full, work, k_block);
             } else {
-                if (has_rows) load_a(full, work, k_block, rows);
-                if constexpr (design.b.is_packed()) {
-                    load_packed(full, work, k_block);
-                } else {
-                    load_rows<design, design.operand_b()>(shared_.values_of_b(stage), arguments_.b, full,
-                                                          k_block * design.stage_k, work.column, work.matrix_of_b());
-                }
+                if (part != Loads::weights && has_rows) load_a(full, work, k_block, rows);
+                if (part != Loads::tokens) load_b(full, work, k_block);
             }
-            if (a_scales) load_a_scales(full, work, k_block, rows);
-            if (has_b_scales && scales) {
+            if (part != Loads::weights && a_scales) load_a_scales(full, work, k_block, rows);
+            if (part != Loads::tokens && has_b_scales && scales) {
                 tma_load(shared_.scales_of_b(stage), arguments_.b_scales, full,
                          scale_coordinate(arguments_.scales_b, work.column, k_block), 0, work.matrix_of_b());
             }

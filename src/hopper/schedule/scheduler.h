@@ -5,6 +5,7 @@
 
 #include "hopper/arguments.h"
 #include "hopper/block/ring.h"
+#include "hopper/block/stamps.h"
 #include "hopper/schedule/grouped.h"
 #include "hopper/schedule/k_anywhere.h"
 #include "hopper/schedule/k_grouped.h"
@@ -92,12 +93,17 @@ template <Design design>
 class ProducedWorkTiles<design, true> {
 public:
     TILEWRIGHT_DEVICE ProducedWorkTiles(Shared<design>& shared, const ArgumentsOf<design>& arguments)
-        : shared_(shared), schedule_(arguments, block_index(), block_count()) {}
+        : shared_(shared), stamp_(arguments), schedule_(arguments, block_index(), block_count()) {
+        stamp_(Event::begins);
+    }
 
-    TILEWRIGHT_DEVICE void prepare() {}
-    TILEWRIGHT_DEVICE WorkTileOf<design> first(int& budget) { return next(budget); }
-    TILEWRIGHT_DEVICE WorkTileOf<design> next(int& budget) {
-        const WorkTileOf<design> work = schedule_.next();
+    /// Finds the first tile while barriers are not yet ready.
+    TILEWRIGHT_DEVICE void prepare() { first_ = schedule_.next(); }
+    TILEWRIGHT_DEVICE WorkTileOf<design> first(int& budget) { return pass_on(first_, budget); }
+    TILEWRIGHT_DEVICE WorkTileOf<design> next(int& budget) { return pass_on(schedule_.next(), budget); }
+
+private:
+    TILEWRIGHT_DEVICE WorkTileOf<design> pass_on(const WorkTileOf<design>& work, int& budget) {
         const int slot = ring_.stage;
         barrier_wait(shared_.work_empty[slot], ring_.phase, {budget, BarrierName::work_empty, slot});
         if (lane_index() == 0) {
@@ -120,13 +126,15 @@ public:
             barrier_arrive(shared_.work_full[slot]);
         }
         sync_warp();
+        stamp_(Event::passes);
         ring_.advance();
         return work;
     }
 
-private:
     Shared<design>& shared_;
+    [[no_unique_address]] Stamps<design> stamp_;
     ScheduleOfGroups<design> schedule_;
+    WorkTileOf<design> first_{};
     PipelineState<work_tile_slots> ring_{.phase = 1};
 };
 
