@@ -14,10 +14,12 @@ struct TilePosition {
 
 /// The position of tile `index` of `tiles_m` x `tiles_n` tiles, in the order that dense.h computes with prepared
 /// divisions. (One formula for both would change the machine code of all grouped kernels.)
+/// Groups of few rows need no division, for which the block's first tile would wait.
 constexpr TilePosition raster_position(int index, int tiles_m, int tiles_n, int raster_width) {
-    const int begin = index / (raster_width * tiles_n) * raster_width;
+    const int begin = tiles_m <= raster_width ? 0 : index / (raster_width * tiles_n) * raster_width;
     const int rows = raster_width < tiles_m - begin ? raster_width : tiles_m - begin;
     const int rest = index - begin * tiles_n;
+    if (rows == 1) return {.m = begin, .n = rest};
     return {.m = begin + rest % rows, .n = rest / rows};
 }
 

@@ -83,6 +83,40 @@ TILEWRIGHT_DEVICE void multiply_by_alpha(Accumulators<design>& accumulators, con
     if (alpha != 1) multiply(design.scales_alpha ? alpha : arguments.alpha);
 }
 
+/// alpha times the sums, plus the bias, if D is staged: the numbers of `number_of`.
+template <Design design>
+TILEWRIGHT_DEVICE void add_bias(const Consumer<design>& c, Accumulators<design>& accumulators,
+                                const WorkTileOf<design>& work) {
+    const float before = before_alpha<design>(c.arguments, work), alpha = alpha_of<design>(c.arguments, work);
+    const auto bias = [&](int column) {
+        return column < c.arguments.n ? load_addend<design>(c.arguments, work, 0, column) : 0.0F;
+    };
+    const int lane = lane_index();
+#pragma unroll
+    for (int half = 0; half < design.rows_per_warpgroup / wgmma_m; ++half) {
+        float of_rows[2] = {};  // Swap-AB: the lane's rows of the accumulators are columns of D.
+        if constexpr (design.swap_ab) {
+            const int first = c.first_row() + half * wgmma_m + c.warp * warp_rows + fragment_row(design, lane);
+#pragma unroll
+            for (int i = 0; i < 2; ++i) of_rows[i] = bias(work.column + first + i * fragment_row_step(design));
+        }
+#pragma unroll
+        for (int column = 0; column < design.shape.n; column += 8) {
+            float of_columns[2] = {};
+            if constexpr (!design.swap_ab) {
+#pragma unroll
+                for (int i = 0; i < 2; ++i) of_columns[i] = bias(work.column + column + lane % 4 * 2 + i);
+            }
+            float* const value = fragment<design>(accumulators, half, column);
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                if constexpr (design.scales_alpha) value[i] *= before;
+                value[i] = fma(alpha, value[i], design.swap_ab ? of_rows[i / 2] : of_columns[i % 2]);
+            }
+        }
+    }
+}
+
 /// The factor of a tile's sums. The sums of a group without k are 0, and -1 * 0 + C is C including the sign of its
 /// zeros.
 template <Design design>

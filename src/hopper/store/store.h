@@ -159,7 +159,11 @@ TILEWRIGHT_DEVICE void store(Consumer<design>& c, Accumulators<design>& accumula
         store_by_tma<design, 2>(c, accumulators);
     } else {
         if (!c.by_tma) return store_by_element<design>(c, accumulators, work);
-        multiply_by_alpha<design>(accumulators, c.arguments, work);
+        if (design.is_k_grouped() || c.arguments.addend.data == nullptr) {
+            multiply_by_alpha<design>(accumulators, c.arguments, work);
+        } else {
+            add_bias<design>(c, accumulators, work);
+        }
         if (element_bytes(c.arguments.format) == 2) {
             if constexpr (store_of(design, 2).possible) store_by_tma<design, 2>(c, accumulators);
         } else {
@@ -241,6 +245,20 @@ constexpr int pace_over(int k_blocks) {
     return k_blocks * design.tensor_clocks() * 3 / 10 / stores_in_all;
 }
 
+/// Fetches the bias of a tile into L2, because the consumers' loads of it begin after the last product.
+template <Design design>
+TILEWRIGHT_DEVICE void prefetch_bias(const Arguments& arguments, const WorkTileOf<design>& work) {
+    if (work.exists == 0 || arguments.addend.data == nullptr) return;
+    const OutputView& bias = arguments.addend;
+    const int bytes = element_bytes(arguments.addend_format), columns_per_sector = 32 / bytes;
+    const int end = min(work.column + design.d_columns, arguments.n);
+    const i64 matrix = work.scales_of_b() * bias.batch_stride;
+    for (int column = work.column + lane_index() * columns_per_sector; column < end;
+         column += warp_threads * columns_per_sector) {
+        prefetch_global(static_cast<const u8*>(bias.data) + (matrix + column * bias.column_stride) * bytes);
+    }
+}
+
 /// Returns the rest of the wait budget.
 template <Design design, int bytes>
 TILEWRIGHT_DEVICE int store_tiles(Shared<design>& shared, const Arguments& arguments, WorkTiles<design> tiles) {
@@ -249,9 +267,12 @@ TILEWRIGHT_DEVICE int store_tiles(Shared<design>& shared, const Arguments& argum
     const bool issues = lane_index() == 0;
     int budget = wait_budget;
     u32 phases = 0;  // one bit per warpgroup
+    constexpr bool adds_bias = design.output == Output::any && !design.is_k_grouped();
     WorkTileOf<design> work = tiles.first(budget);
+    if constexpr (adds_bias) prefetch_bias<design>(arguments, work);
     while (work.exists != 0) {
         const WorkTileOf<design> next = tiles.next(budget);
+        if constexpr (adds_bias) prefetch_bias<design>(arguments, next);
         if constexpr (design.is_k_grouped()) pace = pace_over<design, bytes>(k_slice_of<design>(next).count);
         const auto rows_of = [&](int warpgroup) {
             if constexpr (design.is_k_grouped()) {
