@@ -17,7 +17,7 @@ void run_chunk(const Moe& layer, void* memory, const RunOptions& how) {
     const MoeSteps made = steps(layer, arena);
     make_rows(layer, made, how);
     run_products(layer, made, how);
-    if (made.combine) run_step(*made.combine, layer.out.device, how);
+    if (made.combine) run_step(*made.combine, layer.out.device, after_first(layer, how));
 }
 
 std::int64_t bytes_of_chunk(const Moe& layer) {

@@ -42,6 +42,10 @@ void run_steps(const DeviceId& device, const RunOptions& how, const Steps&... st
     (run_step(steps, device, how), ...);
 }
 
+/// The options of a layer's kernels after the first, which may begin while their predecessor ends. The first one only
+/// does so if the caller says so, because other kernels precede it.
+RunOptions after_first(const Moe& layer, const RunOptions& how);
+
 /// Routes, and writes the rows of the first product.
 void make_rows(const Moe& layer, const MoeSteps& made, const RunOptions& how);
 /// From these rows to those of the second product.

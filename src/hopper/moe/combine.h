@@ -98,18 +98,28 @@ TILEWRIGHT_DEVICE int row_of_choice(const CombineArguments& a, int token, int ch
     return load_global(a.places.data + token * a.places.token_stride + choice * a.places.choice_stride);
 }
 
-/// Adds the rows of a token's choices, several loads ahead. Returns whether there were any. By a warp together.
+/// A lane's choice of a token: its row, or -1, and its weight.
+struct LaneChoice {
+    int row = -1;
+    float weight = 1;
+};
+
 template <CombineSpec spec>
-TILEWRIGHT_DEVICE bool add_choices(const CombineArguments& a, const RowPart& part, CombineSum& sum) {
+TILEWRIGHT_DEVICE LaneChoice choice_of_lane(const CombineArguments& a, int token, int first) {
+    const int choice = first + lane_index();
+    if (choice >= a.places.choices) return {};
+    return {.row = row_of_choice<spec>(a, token, choice),
+            .weight = factor_at(a.weights, {.group = 0, .row = token}, choice)};
+}
+
+/// Adds the rows of a token's choices, several loads ahead. `of_first`: the first choices. Returns whether there were
+/// any. By a warp together.
+template <CombineSpec spec>
+TILEWRIGHT_DEVICE bool add_choices(const CombineArguments& a, const RowPart& part, const LaneChoice& of_first,
+                                   CombineSum& sum) {
     u32 any = 0;
     for (int first = 0; first < a.places.choices; first += warp_threads) {
-        const int choice = first + lane_index();
-        int row = -1;
-        float weight = 1;
-        if (choice < a.places.choices) {
-            row = row_of_choice<spec>(a, part.row, choice);
-            weight = factor_at(a.weights, {.group = 0, .row = part.row}, choice);
-        }
+        const auto [row, weight] = first == 0 ? of_first : choice_of_lane<spec>(a, part.row, first);
         u32 left = ballot(row >= 0 && row < a.places.rows);
         any |= left;
         while (left != 0) {
@@ -166,14 +176,14 @@ TILEWRIGHT_DEVICE void store_sum(const RowTarget& to, const RowPlace& place, con
     }
 }
 
-/// By a warp together.
+/// `of_first`: the token's first choices. By a warp together.
 template <CombineSpec spec>
-TILEWRIGHT_DEVICE void combine_row(const CombineArguments& a, const RowPart& part) {
+TILEWRIGHT_DEVICE void combine_row(const CombineArguments& a, const RowPart& part, const LaneChoice& of_first) {
     const RowPlace place = place_of(a.grid, part.row);
     CombineSum sum;
     if (spec.meets || a.places.data != nullptr) {
         begin_sum<spec>(a, place, part, sum);
-        if (!add_choices<spec>(a, part, sum) && a.skips) return;
+        if (!add_choices<spec>(a, part, of_first, sum) && a.skips) return;
     } else {
         if (!row_exists(a.existing, a.grid, part.row)) return;
         begin_sum<spec>(a, place, part, sum);
@@ -192,12 +202,26 @@ TILEWRIGHT_DEVICE void combine_row(const CombineArguments& a, const RowPart& par
 
 template <CombineSpec spec>
 __global__ void __launch_bounds__(combine_threads, 4) combine(const __grid_constant__ CombineArguments a) {
+    constexpr bool of_ranks = spec.meets || spec.from_ranks || spec.to_ranks;
+    const int parts = a.grid.rows * a.grid.parts;
+    const auto part_at = [&](int at) {
+        const RowPart part = part_of(a.grid, at, combine_features);
+        return spec.to_ranks ? in_turn(part, a.out_ranks) : part;
+    };
+    const auto choices_at = [&](int at) {
+        if (at >= parts || (!spec.meets && a.places.data == nullptr)) return LaneChoice{};
+        return choice_of_lane<spec>(a, part_at(at).row, 0);
+    };
+    // The layer's first kernels wrote the places, and other callers do not overlap: kernels that still run are later.
+    LaneChoice choices{};
+    if constexpr (!of_ranks) choices = choices_at(block_index());
     wait_for_earlier_kernels();
     let_next_kernel_start();
     if constexpr (spec.meets) meet_ranks(a.meet);
-    for (int at = block_index(); at < a.grid.rows * a.grid.parts; at += block_count()) {
-        const RowPart part = part_of(a.grid, at, combine_features);
-        combine_row<spec>(a, spec.to_ranks ? in_turn(part, a.out_ranks) : part);
+    if constexpr (of_ranks) choices = choices_at(block_index());
+    for (int at = block_index(); at < parts; at += block_count()) {
+        combine_row<spec>(a, part_at(at), choices);
+        choices = choices_at(at + block_count());
     }
 }
 

@@ -10,8 +10,8 @@ namespace tilewright::hopper {
 template <RowSpec spec>
 struct TokenWriter {
     const PermuteArguments& a;
-    const RowPart& part;
     int step;
+    RowPart part{};
     RowNumbers<spec> numbers{};
     LaneOutput<spec> out{};
 
@@ -40,20 +40,20 @@ struct TokenWriter {
     }
 };
 
-/// By the block together.
+/// By the block together. `is_loaded`: the token has been. `found`: its places, if they are not in memory.
 template <RowSpec spec>
-TILEWRIGHT_DEVICE void write_token(const PermuteArguments& a, const RowPart& part, int step, const int* found) {
-    TokenWriter<spec> token{.a = a, .part = part, .step = step};
-    bool is_loaded = spec.routes, is_quantized = false;
-    if constexpr (spec.routes) token.load_first();
-    for_each_place<spec.routes>(a.places, a.grid, a.existing, part.row, found, [&](int choice, const RowPlace& place) {
+TILEWRIGHT_DEVICE void write_token(TokenWriter<spec>& token, bool is_loaded, const int* found) {
+    const PermuteArguments& a = token.a;
+    const int row = token.part.row;
+    bool is_quantized = false;
+    for_each_place<spec.routes>(a.places, a.grid, a.existing, row, found, [&](int choice, const RowPlace& place) {
         if (!is_loaded) token.load_first();
         if (spec.has_factors || !is_quantized) token.quantize(choice);
         is_loaded = is_quantized = true;
         token.store(place);
     });
     if constexpr (!has_scales(spec.output) && !spec.routes) {
-        if (a.clears && !is_loaded) clear_row_part<spec>(a.to, place_of(a.grid, part.row), part);
+        if (a.clears && !is_loaded) clear_row_part<spec>(a.to, place_of(a.grid, row), token.part);
     }
 }
 
@@ -72,19 +72,29 @@ __global__ void __launch_bounds__(most_threads(spec), blocks_per_sm(spec))
     wait_for_earlier_kernels();
     let_next_kernel_start();
     if constexpr (spec.announces) announce_choices(a.announce);
+    const int parts = a.grid.rows * a.grid.parts;
+    TokenWriter<spec> token{.a = a, .step = row_step()};
     if constexpr (spec.routes) {
         auto& shared = shared_memory<FusedShared>();
         if constexpr (spec.meets) meet_ranks(a.meet);
+        // A token is loaded ahead of its places, and the first one ahead of all choices: they wait for memory together.
+        const auto load = [&](int at) {
+            if (at >= parts) return;
+            token.part = token_part<spec>(a, at);
+            token.load_first();
+        };
+        load(block_index());
         order_choices<spec.meets>(a.route, block_threads(), shared);
-        for (int at = block_index(); at < a.grid.rows * a.grid.parts; at += block_count()) {
-            const RowPart part = token_part<spec>(a, at);
-            place_token(a.route, part.row, part.first, block_threads(), shared);
-            write_token<spec>(a, part, row_step(), shared.places);
+        for (int at = block_index(); at < parts; at += block_count()) {
+            place_token(a.route, token.part.row, token.part.first, block_threads(), shared);
+            write_token(token, true, shared.places);
+            load(at + block_count());
         }
         write_ends(a.route, block_threads(), shared);
     } else {
-        for (int at = block_index(); at < a.grid.rows * a.grid.parts; at += block_count()) {
-            write_token<spec>(a, token_part<spec>(a, at), row_step(), nullptr);
+        for (int at = block_index(); at < parts; at += block_count()) {
+            token.part = token_part<spec>(a, at);
+            write_token(token, false, nullptr);
         }
     }
 }
