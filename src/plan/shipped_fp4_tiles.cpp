@@ -28,7 +28,7 @@ constexpr PackedLine fp8_lines[] = {
     {"128x128x128 stages=6 swap", Groups::none, "fg", "fg"},
     {"64x8x128 stages=10 warpgroups=1 swap split=4", Groups::none, "f", "f"},
     {"64x16x128 stages=10 warpgroups=1 swap split=4", Groups::none, "f", "f"},
-    {"64x32x128 stages=8 warpgroups=1 swap split=4", Groups::none, "fg", "fg"},
+    {"64x32x128 stages=8 warpgroups=1 swap split=4", Groups::none, "f", "f"},
     {"64x64x128 stages=6 warpgroups=1 swap split=4", Groups::none, "fg", "f"},
     {"128x16x128 stages=12 swap", Groups::rows, "f", "f"},
     {"128x32x128 stages=10 swap", Groups::rows, "fg", "fg"},
@@ -52,10 +52,12 @@ constexpr PackedBf16Line bf16_lines[] = {
     {"256x32x128 stages=7 warpgroups=4 swap split=4", Groups::none},
     {"256x64x128 stages=4 warpgroups=4 swap split=4", Groups::none},
     {"256x64x128 stages=5 warpgroups=4 swap", Groups::none},
+    {"128x8x128 stages=10 swap", Groups::rows},
     {"256x8x128 stages=8 warpgroups=4 swap", Groups::rows},
     {"256x16x128 stages=9 warpgroups=4 swap", Groups::rows},
     {"256x32x128 stages=7 warpgroups=4 swap", Groups::rows},
     {"256x64x128 stages=5 warpgroups=4 swap", Groups::rows},
+    {"128x128x128 stages=4 swap", Groups::rows},
 };
 
 constexpr OperandRecipe row_blocks{.granularity = Granularity::block_1x128}, row{.granularity = Granularity::row};
