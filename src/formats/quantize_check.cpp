@@ -63,9 +63,20 @@ public:
         const bool negative = std::any_of(shape.begin(), shape.end(), [](std::int64_t size) { return size < 0; });
         if (shape.rank() == 2 || shape.rank() == 3) {
             if (negative) add({operand, given, expected + " with sizes of at least 0", ""});
-            return !negative;
+            return !negative && countable(operand, shape);
         }
         add({operand, given, expected, shape.rank() == 1 ? "reshape a vector to [1, k]" : ""});
+        return false;
+    }
+
+    /// Elements are few enough to count their bits, and those of their scales.
+    bool countable(const std::string& operand, const Dims& shape) {
+        constexpr std::int64_t most = std::int64_t{1} << 56;
+        std::int64_t elements = 1;
+        bool fits = true;
+        for (const std::int64_t size : shape) fits = fits && !__builtin_mul_overflow(elements, size, &elements);
+        if ((fits && elements <= most) || is_empty(shape)) return true;
+        add({operand, to_string(shape), "at most 2^56 elements", ""});
         return false;
     }
 
@@ -112,6 +123,7 @@ public:
                  ""});
             return false;
         }
+        if (!countable(operand, tensor.shape)) return false;
         memory(operand, tensor, use);
         if (tensor.strides.rank() != rank || is_empty(tensor.shape)) return true;
         const Dims expected = row_major_strides(tensor.format, tensor.shape);

@@ -69,6 +69,11 @@ TEST(QuantizeErrors, NameTheOperandAndWhatItShouldBe) {
                  c.source.shape = {64, -256};
              },
              "source: got [64, -256]; expected [rows, k] or [groups, rows, k] with sizes of at least 0."},
+            {"1x128",
+             [](Call& c) {
+                 c.source.shape = {std::int64_t{1} << 40, std::int64_t{1} << 40};
+             },
+             "source: got [1099511627776, 1099511627776]; expected at most 2^56 elements."},
             {"1x128", [](Call& c) { c.source.format = Format::e4m3; }, "source: got e4m3; expected f32, bf16 or f16."},
             {"1x128", [](Call& c) { c.source.data = nullptr; },
              "source: got a null pointer; expected memory for [64, 256]."},
@@ -201,6 +206,10 @@ TEST(OwnedOperandErrors, NameShapeAndRecipe) {
                   OwnedOperand({4, 5}, side("nvfp4"));
               }),
               "shape: got [4, 5]; expected an even k, because e2m1 stores two elements per byte. Pad k with a zero.");
+    EXPECT_EQ(Call::message([] {
+                  OwnedOperand({3, std::int64_t{1} << 55, 16}, side("row"));
+              }),
+              "shape: got [3, 36028797018963968, 16]; expected at most 2^56 elements.");
     EXPECT_EQ(Call::message([] { OwnedOperand({4}, side("row")); }),
               "shape: got [4]; expected [rows, k] or [groups, rows, k]. Reshape a vector to [1, k].");
     std::vector<float> numbers(20);
