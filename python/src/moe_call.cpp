@@ -31,13 +31,24 @@ OperandRecipe usual_activations(const Operand& weights) {
     return is_packed_for_fp8 && recipe.granularity == Granularity::block_1x32 ? by_token : bf16;
 }
 
+/// A product of the layer calls its weights b, and has a recipe.
+void name_the_product(Finding& finding) {
+    const bool about_down = finding.operand.rfind("down", 0) == 0;
+    replace_word(finding, "b", about_down ? "down" : "up");
+    if (finding.operand != "recipe") return;
+    finding.operand = "activations";
+    finding.advice = "Omit activations, or quantize up and down by another recipe";
+}
+
 /// Names of the library that Python's callers know as something else, in every text of a finding.
-constexpr std::array<std::pair<const char*, const char*>, 15> words{{{"routing.experts", "experts"},
+constexpr std::array<std::pair<const char*, const char*>, 17> words{{{"routing.experts", "experts"},
                                                                      {"routing.weights", "weights"},
                                                                      {"routing.map", "expert_map"},
                                                                      {"routing.shared", "shared"},
                                                                      {"unit.gate_bound", "gate_bound"},
                                                                      {"unit.up_bound", "up_bound"},
+                                                                     {"unit.swiglu.limit", "limit"},
+                                                                     {"a.values", "x.values"},
                                                                      {"groups.alignment", "alignment"},
                                                                      {"m_grouped_offsets", "offsets"},
                                                                      {"m_grouped_aligned_offsets", "aligned_offsets"},
@@ -141,6 +152,7 @@ std::vector<Finding> MoeCall::in_callers_words(const std::vector<Finding>& found
     for (Finding finding : found) {
         const bool about_out = finding.operand == "out" || finding.operand.rfind("out.", 0) == 0;
         name_the_flag(finding);
+        name_the_product(finding);
         for (const auto& [ours, theirs] : words) replace_word(finding, ours, theirs);
         if (!sizes_word_.empty()) replace_word(finding, "groups.sizes", sizes_word_);
         if (finding.operand == "quantized") finding.operand = "x";

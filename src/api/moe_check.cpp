@@ -20,6 +20,7 @@ constexpr std::int64_t most_experts = hopper::most_routed_experts;  // whose cou
 
 constexpr std::initializer_list<Format> real{Format::f32, Format::bf16, Format::f16};
 constexpr std::initializer_list<Format> integers{Format::i32, Format::i64};
+constexpr std::initializer_list<Format> of_bias{Format::f32, Format::bf16};
 
 /// Whether a product of sizes is beyond the indices of rows; without overflow.
 bool are_too_many(std::int64_t rows, std::int64_t by) { return by > 0 && rows > most_rows / by; }
@@ -74,7 +75,8 @@ public:
             add(operand, "memory of another device", "memory of the device of out", "copy it there");
         }
         if (!validation::has_sound_strides(tensor)) {
-            return add(operand + ".strides", to_string(tensor.strides), "a stride per dimension, none negative");
+            return add(operand + ".strides", to_string(tensor.strides), "a stride per dimension, none negative",
+                       "copy a reversed view");
         }
         if (how_much_ == Check::shapes || validation::is_empty(tensor)) return;
         if (tensor.data == nullptr) return add(operand, "a null pointer", "memory for " + to_string(tensor.shape));
@@ -126,21 +128,24 @@ bool check_weights(const Moe& layer, MoeFindings& findings) {
     };
     const auto words = [](const Dims& shape) { return shape.rank() == 0 ? std::string("nothing") : to_string(shape); };
     if (!is_matrix(up)) {
-        findings.add("up", words(up), has_up ? "[experts, 2 inner, hidden]" : "[experts, inner, hidden]");
+        const std::string sizes = has_up ? "[experts, 2 inner, hidden]" : "[experts, inner, hidden]";
+        findings.add("up", words(up), sizes + ", none of them 0");
     }
-    if (!is_matrix(down)) findings.add("down", words(down), "[experts, hidden, inner]");
-    if (!findings.empty()) return false;
+    if (!is_matrix(down)) findings.add("down", words(down), "[experts, hidden, inner], none of them 0");
+    if (!is_matrix(up) || !is_matrix(down)) return false;
     if (has_up && up[1] % 2 != 0) {
         findings.add("up", to_string(up), "an even number of rows: gates and ups",
                      "relu_squared is the unit without an up");
         return false;
     }
     const std::int64_t inner = has_up ? up[1] / 2 : up[1];
-    if (down != Dims{up[0], up[2], inner}) {
-        findings.add("down", to_string(down), to_string({up[0], up[2], inner}) + ", because up is " + to_string(up));
-    }
+    const std::string why = ", because up is " + to_string(up);
+    const bool fits = down == Dims{up[0], up[2], inner};
+    if (!fits) findings.add("down", to_string(down), to_string({up[0], up[2], inner}) + why);
     if (up[0] > most_experts) findings.add("up", text(up[0]) + " experts", "at most " + text(most_experts));
-    return findings.empty();
+    if (layer.up_bias.given()) findings.shaped("up_bias", layer.up_bias, {up[0], up[1]}, of_bias, why);
+    if (layer.down_bias.given()) findings.shaped("down_bias", layer.down_bias, {up[0], up[2]}, of_bias, why);
+    return fits && up[0] <= most_experts;
 }
 
 void check_routing(const Routing& routing, std::int64_t experts, MoeFindings& findings) {
@@ -201,8 +206,7 @@ void check_recipe(const Moe& layer, MoeFindings& findings) {
     const OperandRecipe& recipe = layer.activations;
     const bool fp8_without_scales = recipe.granularity == Granularity::none && bits(recipe.values) < 16;
     if (!is_accepted(recipe) || fp8_without_scales || row_block(recipe.granularity) > 1) {
-        findings.add("activations", name(recipe), "a recipe of activations",
-                     "as 1x128, row, tensor, mxfp8, nvfp4 or bf16");
+        findings.add("activations", name(recipe), "scales of single rows: 1x128, row, tensor, mxfp8, nvfp4 or bf16");
     }
     if (!layer.quantized.values.given()) return;
     const OperandRecipe own = moe::recipe_of(layer.quantized);
@@ -297,6 +301,9 @@ void check_word(const std::string& operand, Word word, Word last, MoeFindings& f
 void check_unit(const GatedUnit& unit, MoeFindings& findings) {
     check_word("unit.kind", unit.kind, all_gated_units.back(), findings);
     const auto is_bound = [](float bound) { return bound > 0; };  // also infinity, not NaN
+    if (unit.kind == GatedUnit::Kind::swiglu && !(unit.swiglu.limit >= 0)) {
+        findings.add("unit.swiglu.limit", std::to_string(unit.swiglu.limit), "0 or more, or infinity for no limit");
+    }
     if (unit.kind == GatedUnit::Kind::situ && !(is_bound(unit.gate_bound) && std::isfinite(unit.gate_bound))) {
         findings.add("unit.gate_bound", std::to_string(unit.gate_bound), "a positive number");
     }
@@ -349,7 +356,8 @@ std::vector<Finding> check(const Routing& routing, std::int64_t experts, const R
     const auto output = [&](const char* operand, const Tensor& tensor, const Dims& shape, Format format) {
         if (!tensor.given()) return;
         findings.shaped(operand, tensor, shape, {format});
-        if (tensor.shape == shape && tensor.strides != row_major_strides(format, shape)) {
+        if (tensor.shape == shape && !validation::is_empty(tensor) &&
+            tensor.strides != row_major_strides(format, shape)) {
             findings.add(operand, "strides " + to_string(tensor.strides), "a tensor without gaps");
         }
     };

@@ -376,7 +376,12 @@ TEST(MoeMisuse, WrongWeightsAreNamed) {
     expect_message(
         spec, [](Moe& l) { l.up.values.format = Format::f32; }, "up");
     expect_message(
-        spec, [](Moe& l) { l.up_bias.shape[1] = 63; }, "up_bias: got [4, 63]; expected [4, 64]");
+        spec, [](Moe& l) { l.up.values.shape[0] = 0; },
+        "up: got [0, 64, 48]; expected [experts, 2 inner, hidden], none");
+    expect_message(
+        spec, [](Moe& l) { l.up_bias.shape[1] = 63; }, "up_bias: got [4, 63]; expected [4, 64], because up is");
+    expect_message(
+        spec, [](Moe& l) { l.down_bias.shape = {48}; }, "down_bias: got [48]; expected [4, 48]");
     expect_message(
         spec, [](Moe& l) { l.down_bias.format = Format::f16; }, "down_bias: got f16");
     expect_message(
@@ -566,6 +571,8 @@ TEST(MoeMisuse, WrongOptionsAreNamed) {
             l.activations = {Format::bf16, Granularity::none};
         },
         "recipe");
+    expect_message(
+        spec, [](Moe& l) { l.unit.swiglu.limit = -1; }, "unit.swiglu.limit: got -1");
     MoeSpec situ = spec;
     situ.unit.kind = GatedUnit::Kind::situ;
     expect_message(

@@ -1,6 +1,7 @@
 """`tilewright.moe` and `route`: against float64, against their steps by public calls, and wrong calls."""
 
 import inspect
+import math
 
 import ml_dtypes
 import numpy as np
@@ -203,6 +204,9 @@ def test_route():
     for begin, end in zip([0, *found.ends], found.ends):
         assert (np.diff(found.sources[begin:end]) > 0).all()
     assert tw.route(IDS, EXPERTS).weights is None
+    empty = tw.route(IDS[:0], EXPERTS, WEIGHTS[:0])
+    assert empty.rows.shape == (0, K) and empty.sources.shape == empty.weights.shape == (0,)
+    assert empty.ends.tolist() == [0] * EXPERTS
     several = np.int64([[1, 9], [9, 0]])
     assert tw.route(several, 2, expert_map=np.int32([1] + [-1] * 8 + [0])).rows.tolist() == [[-1, 0], [1, 2]]
 
@@ -221,13 +225,13 @@ WRONG = {
     "shared": ({"shared": 6}, "0 to 5, the local experts"),
     "activation": ({"activation": "gelu"}, "one of swiglu, situ, geglu, relu_squared"),
     "weights_at": ({"weights_at": "up"}, "one of combine, activation, input"),
-    "activations": ({"activations": "128x128"}, "a recipe of activations"),
+    "activations": ({"activations": "128x128"}, "scales of single rows: 1x128, row"),
     "gate_bound": ({"activation": "situ", "gate_bound": -1}, "a positive number"),
     "up_bound": ({"activation": "situ", "up_bound": 0}, "a positive number"),
     "limit": ({"limit": "7"}, "a number"),
     "interleaved": ({"interleaved": 1}, "True or False"),
     "chunk": ({"chunk": 0}, "at least 1"),
-    "up_bias": ({"up_bias": normal(EXPERTS, INNER)}, "[5, 256]"),
+    "up_bias": ({"up_bias": normal(EXPERTS, INNER)}, "[5, 256], because up is"),
     "down_bias": ({"down_bias": normal(HIDDEN, 2)}, "[5, 128]"),
     "addend": ({"addend": X[:3]}, "as out"),
     "out": ({"out": np.zeros((T, 3), np.float32)}, "as x"),
@@ -255,12 +259,23 @@ def test_misuse_of_operands():
     assert refusal(tw.moe, X, UP[:, 1:], DOWN, **call)[0] == ["up"]
     assert refusal(tw.moe, tw.quantize(X, "row"), *FP8, **call)[0]
     assert refusal(tw.moe, tw.quantize(X, "row"), *FP8, **call, activations="1x128")[0] == ["x"]
-    assert refusal(tw.moe, X, FP8[0], tw.quantize(DOWN, "row"), **call, activations="row")[0] in (["recipe"], ["up"], ["b"])
+    pair = "activations: got row:128x128; expected row:e4m3"
+    assert refusal(tw.moe, X, FP8[0], tw.quantize(DOWN, "row"), **call, activations="row")[1].startswith(pair)
+    unscaled = tw.Quantized(FP8[0].values, "128x128")
+    missing = "up.scales: got nothing; expected [5, 2, 1] for 128x128 scales of up [5, 256, 128]."
+    assert refusal(tw.moe, X, unscaled, FP8[1], **call)[1] == missing
+    for limit in (-1, math.nan):
+        assert "limit: got " in refusal(tw.moe, X, *FP8, **call, limit=limit)[1]
+    assert refusal(tw.moe, X, *FP8, experts=IDS[::-1])[1].endswith("none negative. Copy a reversed view.")
+    empty = "up: got [0, 256, 128]; expected [experts, 2 inner, hidden], none of them 0."
+    assert refusal(tw.moe, X, UP[:0], DOWN[:0], **call)[1].startswith(empty)
+    several = refusal(tw.moe, X, *FP8, experts=IDS[:5], activations="128x128", up_bias=DOWN[0])[0]
+    assert several == ["activations", "up_bias", "experts"]  # all mistakes at once
     assert refusal(tw.moe, tw.quantize(X, "1x128"), *FP8, **call, weights_at="input")[0] == ["x"]
     both = refusal(tw.moe, X, *FP8)
     assert both[0] == ["experts"] and "offsets, aligned_offsets or counts" in both[1]
     assert refusal(tw.moe, X, *FP8, offsets=[1], counts=[1])[0] == ["groups"]
-    assert refusal(tw.moe, X, *FP8, offsets=[1, 2, 3])[0] == ["offsets"]
+    assert refusal(tw.moe, X, *FP8, offsets=[1, 2, 3])[1].endswith("The number of groups is 5 in up.values.")
     assert refusal(tw.moe, X, *FP8, offsets=[1, 2, 3, 4, 5], weights=WEIGHTS)[0] == ["weights"]
     assert refusal(tw.moe, X, *FP8, experts=IDS.astype(np.float32))[0] == ["experts"]
     for keywords, words in (
