@@ -32,9 +32,10 @@ PackedFor packed_for_word(nb::handle given) {
     refuse("activations", "'" + std::string(word) + "'", expected);
 }
 
-const PreparedOperand& operand_argument(nb::handle given, const char* argument, const char* expected) {
+const PreparedOperand& operand_argument(nb::handle given, const char* argument, const char* expected,
+                                        const char* advice = "") {
     const PreparedOperand* operand = prepared(given, "");
-    if (operand == nullptr) refuse(argument, shown(given), expected);
+    if (operand == nullptr) refuse(argument, shown(given), expected, advice);
     return *operand;
 }
 
@@ -47,7 +48,8 @@ ArrayView new_bytes(nb::handle like, std::int64_t bytes) {
 nb::object pack(nb::handle weights, nb::handle activations_word, nb::handle threads, nb::handle stream) {
     ConversionOptions how = conversion(threads);
     const PackedFor activations = packed_for_word(activations_word);
-    const PreparedOperand& operand = operand_argument(weights, "weights", "a Quantized");
+    const PreparedOperand& operand = operand_argument(weights, "weights", "a Quantized",
+                                                      "quantize them first: tilewright.quantize(weights, 'mxfp4')");
     std::int64_t bytes = 0;
     run_unlocked([&] { bytes = packed_bytes(operand.operand(), activations); }, as_they_are);
     const ArrayView out = new_bytes(operand.values(), bytes);

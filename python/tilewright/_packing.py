@@ -119,6 +119,9 @@ def pack_weights(
         threads: CPU threads; 0 = all. Default: 0.
         stream: The stream of a GPU. None: torch's current one.
 
+    Returns:
+        `PackedWeights` with a new array of bytes.
+
     Raises:
         ValueError: the weights cannot be packed. The message says why.
 

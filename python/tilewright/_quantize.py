@@ -132,6 +132,12 @@ def encode(x: Array, format: Format, *, saturate: bool = True) -> Array:
         saturate: True: numbers beyond the largest become the largest. False: they become infinity, or NaN in formats
             without infinity. Default: True.
 
+    Returns:
+        A new array of x's shape, of torch for a torch tensor, else of numpy with dtypes of ml_dtypes. e2m1: uint8 [..., k / 2].
+
+    Raises:
+        ValueError: x or format is wrong. The message names it.
+
     >>> import numpy as np
     >>> encode(np.float32([0.5, 6, -1, 100]), "e2m1")
     array([113, 122], dtype=uint8)
@@ -145,6 +151,12 @@ def decode(codes: Array, format: Format | None = None) -> Array:
     Args:
         codes: An array whose dtype names its format, or codes as uint8 or uint16. Rows follow one another.
         format: The format of codes. e2m1 doubles the last dimension. Default: None.
+
+    Returns:
+        A new float32 array, of torch for a torch tensor, else of numpy.
+
+    Raises:
+        ValueError: codes or format are wrong. The message names them.
 
     >>> import numpy as np
     >>> decode(np.uint8([113, 122]), "e2m1")

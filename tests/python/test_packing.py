@@ -98,6 +98,8 @@ def test_says_what_is_wrong():
     newer[8] = 4
     with pytest.raises(tw.InvalidCall, match="got layout version 4; expected version 3. Pack the weights again."):
         tw.gemm(activation, tw.PackedWeights(newer))
+    with pytest.raises(ValueError, match=r"Quantize them first: tilewright.quantize\(weights, 'mxfp4'\)\."):
+        tw.pack_weights(np.eye(32, dtype=np.float32), "bf16")
     with pytest.raises(ValueError, match="without the header"):
         tw.PackedWeights(np.zeros(4096, np.uint8))
     with pytest.raises(ValueError, match="The copy is incomplete: copy all bytes"):
