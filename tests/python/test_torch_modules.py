@@ -168,3 +168,15 @@ def test_repr_says_what_differs():
     assert text == "GroupedLinear([2, 16, 32], recipe=row, gradient_format=e5m2, promoted=False, keep=weight, bias=False)"
     with pytest.raises(ValueError, match=r"^keep: got 'both'; expected 'copy' or 'weight'\."):
         Linear(32, 16, keep="both")
+
+
+def test_a_wrong_module_is_not_made():
+    for make, text in (
+        (lambda: Linear(-1, N), "in_features: got -1; expected an integer of at least 0."),
+        (lambda: Linear(K, 2.0), "out_features: got 2.0; expected an integer of at least 0."),
+        (lambda: GroupedLinear(True, K, N), "groups: got True; expected an integer of at least 0."),
+        (lambda: Linear(K, N, dtype=torch.half), "dtype: got torch.float16; expected torch.float32 or torch.bfloat16."),
+    ):
+        with pytest.raises(ValueError) as caught:
+            make()
+        assert str(caught.value) == text

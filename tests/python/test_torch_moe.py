@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import math
 import pickle
 
 import pytest
@@ -519,15 +520,37 @@ def test_misuse_names_the_argument():
     assert refusal(*good, weights_at="up").startswith("weights_at: got 'up'; expected one of combine")
     assert refusal(*good, up_bias=up[0]).startswith("up_bias: got [192, 64] on cpu; expected [4, 192]")
     assert refusal(*good, addend=x[:1]).startswith("addend: got [1, 64] on cpu; expected [40, 64]")
-    assert refusal(*good, expert_map=ids[0]).startswith("expert_map: got torch.int64; expected a tensor of int32")
+    assert refusal(*good, expert_map=ids[0]).startswith("expert_map: got torch.int64 [2]; expected a tensor of int32")
     assert refusal(*good, shared=5) == "shared: got 5; expected 0 to 4, the experts of up."
     assert refusal(*good, up_main_grad=down).startswith("up_main_grad: got torch.float32 [4, 64, 96] on cpu; expected")
     assert refusal(*good, activations="row").startswith("activations: got 'row'; expected None with master weights.")
     assert refusal(*good, keep="all").startswith("keep: got 'all'")
-    with pytest.raises(ValueError, match="^activation"):
-        Experts(2, 8, 4, activation="gelu")
-    with pytest.raises(ValueError, match="^weights_at"):
-        Experts(2, 8, 4, weights_at="sum")
+    assert with_one(0, x.detach().numpy()) == "x: got ndarray; expected a tensor of float32, bfloat16 or float16."
+    assert with_one(3, up.detach().numpy()).startswith("up: got ndarray; expected a tensor of float32")
+    assert refusal(*good, down_main_grad=[0]) == "down_main_grad: got list; expected a tensor like its weight."
+    assert refusal(*good, expert_map=ids.int()).startswith("expert_map: got torch.int32 [40, 2]; expected a tensor of int32 [gl")
+
+
+@pytest.mark.parametrize(
+    "other, text",
+    [
+        ({"num_experts": 0}, "num_experts: got 0; expected an integer of at least 1."),
+        ({"hidden": 8.0}, "hidden: got 8.0; expected an integer of at least 1."),
+        ({"inner": None}, "inner: got None; expected an integer of at least 1."),
+        ({"dtype": torch.float16}, "dtype: got torch.float16; expected torch.float32 or torch.bfloat16."),
+        ({"shared": 3}, "shared: got 3; expected 0 to 2, the experts of up."),
+        ({"activation": "gelu"}, "activation: got 'gelu'; expected one of swiglu, situ, geglu, relu_squared."),
+        ({"weights_at": "sum"}, "weights_at: got 'sum'; expected one of combine, activation, input."),
+        ({"alpha": "1"}, "alpha: got '1'; expected a number."),
+        ({"limit": -1}, "limit: got -1.0; expected 0 or more, or infinity for no limit."),
+        ({"limit": math.nan}, "limit: got nan; expected 0 or more, or infinity for no limit."),
+        ({"activation": "situ", "up_bound": 0}, "up_bound: got 0.0; expected a positive number."),
+    ],
+)
+def test_a_wrong_module_is_not_made(other, text):
+    with pytest.raises(ValueError) as caught:
+        Experts(**{"num_experts": 2, "hidden": 8, "inner": 4, **other})
+    assert str(caught.value) == text
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

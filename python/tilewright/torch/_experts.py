@@ -13,9 +13,9 @@ from tilewright.torch import _moe_checks
 from tilewright.torch._expert_group import ExpertGroup, check_group
 from tilewright.torch._linear import Kept
 from tilewright.torch._moe import call
-from tilewright.torch._quantized_module import QuantizedModule
+from tilewright.torch._quantized_module import QuantizedModule, check_sizes
 from tilewright.torch._recipes import RECIPES, GradientFormat
-from tilewright.torch._units import Unit
+from tilewright.torch._units import Unit, numbers_of
 
 
 class _ExpertsModule(QuantizedModule):
@@ -98,8 +98,8 @@ class Experts(_ExpertsModule):
         device: Any = None,
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        numbers = [float(number) for number in (alpha, beta, limit, gate_bound, up_bound)]
-        unit = Unit(activation, *numbers, interleaved)
+        check_sizes(1, num_experts=num_experts, hidden=hidden, inner=inner)
+        unit = Unit(activation, *numbers_of(alpha, beta, limit, gate_bound, up_bound), interleaved)
         _moe_checks.check_unit(unit)
         _moe_checks.check_place(weights_at)
         rows = unit.gates * inner
@@ -107,6 +107,7 @@ class Experts(_ExpertsModule):
         if bias:
             shapes |= {"up_bias": (num_experts, rows), "down_bias": (num_experts, hidden)}
         super().__init__(shapes, recipe, gradient_format, promoted, keep, device, dtype)
+        _moe_checks.check_shared(shared, num_experts)
         check_group(group)
         if group is not None:
             group.check_layer(num_experts, hidden, shared, RECIPES[recipe].activations)

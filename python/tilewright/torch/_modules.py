@@ -9,7 +9,7 @@ import torch
 from tilewright.torch._frozen import FrozenCopy
 from tilewright.torch._function import How
 from tilewright.torch._linear import Kept, call_dense, call_grouped
-from tilewright.torch._quantized_module import QuantizedModule
+from tilewright.torch._quantized_module import QuantizedModule, check_sizes
 from tilewright.torch._recipes import GradientFormat
 
 
@@ -83,6 +83,7 @@ class Linear(_LinearModule):
         device: Any = None,
         dtype: torch.dtype = torch.float32,
     ) -> None:
+        check_sizes(0, in_features=in_features, out_features=out_features)
         bias_shape = (out_features,) if bias else None
         super().__init__((out_features, in_features), bias_shape, recipe, gradient_format, promoted, keep, device, dtype)
 
@@ -141,6 +142,7 @@ class GroupedLinear(_LinearModule):
         device: Any = None,
         dtype: torch.dtype = torch.float32,
     ) -> None:
+        check_sizes(0, groups=groups, in_features=in_features, out_features=out_features)
         shape = (groups, out_features, in_features)
         super().__init__(shape, shape[:2] if bias else None, recipe, gradient_format, promoted, keep, device, dtype)
 

@@ -22,7 +22,7 @@ from tilewright.torch._moe_autograd import QuantizedExperts
 from tilewright.torch._moe_passes import Given, Layer, forward_only, weights_operand
 from tilewright.torch._recipes import RECIPES, GradientFormat
 from tilewright.torch._reuse import reusable_copies
-from tilewright.torch._units import Unit
+from tilewright.torch._units import Unit, numbers_of
 from tilewright.torch._weights import Copies, copies_of
 
 _NOTHING = (None, None)
@@ -101,7 +101,7 @@ def moe(
         ValueError: an argument has the wrong type, shape, dtype, device or value. The message names the argument.
         RuntimeError: in backward, with keep="weight", if a weight was written in place after forward.
     """
-    unit = Unit(activation, *_numbers(alpha, beta, limit, gate_bound, up_bound), interleaved)
+    unit = Unit(activation, *numbers_of(alpha, beta, limit, gate_bound, up_bound), interleaved)
     how = (recipe, gradient_format, promoted, keep)
     rest = (up_bias, down_bias, addend, expert_map, shared)
     main_grads = (up_main_grad, down_main_grad)
@@ -137,7 +137,7 @@ def explain_moe(
     bound = inspect.signature(moe).bind(x, experts, weights, up, down, **keywords)
     bound.apply_defaults()
     given = bound.arguments
-    numbers = _numbers(*(given[name] for name in ("alpha", "beta", "limit", "gate_bound", "up_bound")))
+    numbers = numbers_of(*(given[name] for name in ("alpha", "beta", "limit", "gate_bound", "up_bound")))
     unit = Unit(given["activation"], *numbers, given["interleaved"])
     how = tuple(given[name] for name in ("recipe", "gradient_format", "promoted", "keep"))
     rest = tuple(given[name] for name in ("up_bias", "down_bias", "addend", "expert_map", "shared"))
@@ -155,11 +155,6 @@ def explain_moe(
     explain, sides = (_explain_here, sides) if group is None else (group.explain, group.recipe)
     explanation: MoeExplanation = forward_only(tensors, *w, layer, sides, explain)
     return explanation
-
-
-def _numbers(*given: float) -> list[float]:
-    """Whole numbers as float. Others stay as they are, for the check of all arguments to refuse."""
-    return [float(n) if isinstance(n, int) and not isinstance(n, bool) else n for n in given]
 
 
 def _explain_here(x: torch.Tensor, up: Any, down: Any, own: dict[str, Any], options: dict[str, Any]) -> MoeExplanation:

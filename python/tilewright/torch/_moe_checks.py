@@ -14,6 +14,11 @@ from tilewright.torch._units import UNITS, Unit
 PLACES = ("combine", "activation", "input")
 
 
+def kind_of(given: Any) -> Any:
+    """The dtype of a tensor, the class of anything else: for messages."""
+    return given.dtype if isinstance(given, torch.Tensor) else type(given).__name__
+
+
 def check_unit(unit: Unit) -> None:
     if unit.kind not in UNITS:
         refuse("activation", repr(unit.kind), "one of " + ", ".join(UNITS))
@@ -22,6 +27,12 @@ def check_unit(unit: Unit) -> None:
     for name in ("alpha", "beta", "limit", "gate_bound", "up_bound"):
         if not isinstance(getattr(unit, name), int | float):
             refuse(name, repr(getattr(unit, name)), "a number")
+    if unit.kind == "swiglu" and not unit.limit >= 0:
+        refuse("limit", unit.limit, "0 or more, or infinity for no limit")
+    if unit.kind == "situ":
+        for name in ("gate_bound", "up_bound"):
+            if not getattr(unit, name) > 0:
+                refuse(name, getattr(unit, name), "a positive number")
 
 
 def check_place(weights_at: str) -> None:
@@ -40,8 +51,7 @@ def check_weights(up: Any, down: Any, unit: Unit) -> None:
             if not isinstance(w.values, torch.Tensor):
                 refuse(name, f"arrays of {type(w.values).__name__}", "tensors of torch in a Quantized or PackedWeights")
         elif not isinstance(w, torch.Tensor) or w.dtype not in REAL[:2]:
-            kind = getattr(w, "dtype", type(w).__name__)
-            refuse(name, kind, "a tensor of float32 or bfloat16, a Quantized or PackedWeights")
+            refuse(name, kind_of(w), "a tensor of float32 or bfloat16, a Quantized or PackedWeights")
         else:
             _checks.check_whole(name, w)
         if len(w.shape) != 3 or 0 in w.shape:
@@ -57,17 +67,17 @@ def check_weights(up: Any, down: Any, unit: Unit) -> None:
 
 def check_tokens(x: torch.Tensor, experts: torch.Tensor, weights: torch.Tensor | None, hidden: int, device: torch.device) -> None:
     if not isinstance(x, torch.Tensor) or x.dtype not in REAL:
-        refuse("x", getattr(x, "dtype", type(x).__name__), "a tensor of float32, bfloat16 or float16")
+        refuse("x", kind_of(x), "a tensor of float32, bfloat16 or float16")
     _checks.check_whole("x", x)
     if x.dim() < 1 or x.shape[-1] != hidden:
         refuse("x", list(x.shape), f"[..., {hidden}], because up has {hidden} columns")
     if not isinstance(experts, torch.Tensor) or experts.dtype not in (torch.int32, torch.int64):
-        refuse("experts", getattr(experts, "dtype", type(experts).__name__), "a tensor of int32 or int64")
+        refuse("experts", kind_of(experts), "a tensor of int32 or int64")
     if experts.dim() < 1 or experts.shape[:-1] != x.shape[:-1]:
         refuse("experts", list(experts.shape), f"[{', '.join(map(str, [*x.shape[:-1], 'choices']))}], because x is {list(x.shape)}")
     if weights is not None:
         if not isinstance(weights, torch.Tensor) or weights.dtype not in REAL:
-            refuse("weights", getattr(weights, "dtype", type(weights).__name__), "a tensor of float32, bfloat16 or float16")
+            refuse("weights", kind_of(weights), "a tensor of float32, bfloat16 or float16")
         if weights.shape != experts.shape:
             refuse("weights", list(weights.shape), f"{list(experts.shape)}, as experts")
     for name, tensor in (("x", x), ("experts", experts), ("weights", weights)):
@@ -90,20 +100,24 @@ def check_rest(
         if bias is None:
             continue
         if not isinstance(bias, torch.Tensor) or bias.dtype not in REAL[:2]:
-            refuse(name, getattr(bias, "dtype", type(bias).__name__), "a tensor of float32 or bfloat16")
+            refuse(name, kind_of(bias), "a tensor of float32 or bfloat16")
         if list(bias.shape) != shape or bias.device != device:
             refuse(name, f"{list(bias.shape)} on {bias.device}", f"{shape} on {device}, the device of up")
     if addend is not None:
         if not isinstance(addend, torch.Tensor) or addend.dtype not in REAL:
-            refuse("addend", getattr(addend, "dtype", type(addend).__name__), "a tensor of float32, bfloat16 or float16")
+            refuse("addend", kind_of(addend), "a tensor of float32, bfloat16 or float16")
         if addend.shape != x.shape or addend.device != device:
             refuse("addend", f"{list(addend.shape)} on {addend.device}", f"{list(x.shape)} on {device}, as x")
     if expert_map is not None:
         if not isinstance(expert_map, torch.Tensor) or expert_map.dtype != torch.int32 or expert_map.dim() != 1:
-            given = getattr(expert_map, "dtype", type(expert_map).__name__)
-            refuse("expert_map", given, "a tensor of int32 [global experts]")
+            dimensions = f" [{', '.join(map(str, expert_map.shape))}]" if isinstance(expert_map, torch.Tensor) else ""
+            refuse("expert_map", f"{kind_of(expert_map)}{dimensions}", "a tensor of int32 [global experts]")
         if expert_map.device != device:
             refuse("expert_map", f"a tensor on {expert_map.device}", f"one on {device}, the device of up")
+    check_shared(shared, experts)
+
+
+def check_shared(shared: int, experts: int) -> None:
     if isinstance(shared, bool) or not isinstance(shared, int) or not 0 <= shared <= experts:
         refuse("shared", repr(shared), f"0 to {experts}, the experts of up")
 
@@ -112,6 +126,8 @@ def check_main_grads(up: torch.Tensor, down: torch.Tensor, main_grads: tuple[tor
     for name, main_grad, w in (("up_main_grad", main_grads[0], up), ("down_main_grad", main_grads[1], down)):
         if main_grad is None:
             continue
+        if not isinstance(main_grad, torch.Tensor):
+            refuse(name, kind_of(main_grad), "a tensor like its weight")
         _checks.check_whole(name, main_grad)
         if main_grad.dtype not in REAL[:2] or main_grad.shape != w.shape or main_grad.device != w.device:
             got = f"{main_grad.dtype} {list(main_grad.shape)} on {main_grad.device}"

@@ -21,6 +21,13 @@ def _buffers_of(weight: str) -> tuple[str, str]:
     return f"frozen_{part}values", f"frozen_{part}scales"
 
 
+def check_sizes(least: int, **sizes: Any) -> None:
+    """Refuses sizes that are not integers, and those less than `least`."""
+    for name, size in sizes.items():
+        if isinstance(size, bool) or not hasattr(size, "__index__") or size < least:
+            _checks.refuse(name, repr(size), f"an integer of at least {least}")
+
+
 class QuantizedModule(torch.nn.Module):
     """Owns weights, their frozen copies, and the options of the calls."""
 
@@ -39,6 +46,8 @@ class QuantizedModule(torch.nn.Module):
         """shapes: of the weights, and of the biases that there are."""
         super().__init__()
         _checks.check_recipe(recipe, gradient_format, promoted, keep)
+        if dtype not in (None, *_checks.REAL[:2]):
+            _checks.refuse("dtype", repr(dtype), "torch.float32 or torch.bfloat16")
         self.recipe, self.gradient_format, self.promoted = recipe, gradient_format, promoted
         self.keep = keep
         self._is_sharded = False

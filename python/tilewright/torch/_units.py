@@ -7,6 +7,11 @@ from typing import Any, NamedTuple
 UNITS = ("swiglu", "situ", "geglu", "relu_squared")
 
 
+def numbers_of(*given: float) -> list[float]:
+    """Whole numbers as float. Others stay as they are, for the check of all arguments to refuse."""
+    return [float(n) if isinstance(n, int) and not isinstance(n, bool) else n for n in given]
+
+
 class Unit(NamedTuple):
     """The unit of a layer, with the numbers that the kind uses."""
 
