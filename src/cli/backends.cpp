@@ -58,6 +58,13 @@ std::vector<BackendStatus> backend_statuses(const cuda::Probe& found) {
     return {hopper_status(found), cpu};
 }
 
+void require_gpu(const std::string& what) {
+    for (const BackendStatus& status : backend_statuses(cuda::probe())) {
+        if (status.backend != Backend::hopper || status.available) continue;
+        throw std::runtime_error(fmt::format("{} needs a GPU: {}; {}", what, status.why, status.advice));
+    }
+}
+
 BackendStatus chosen_backend(const std::string& word) {
     const Backend wanted = parse_backend(word).value();
     for (const BackendStatus& status : backend_statuses(cuda::probe())) {

@@ -24,6 +24,9 @@ std::vector<BackendStatus> backend_statuses(const cuda::Probe& found);
 /// The best available backend, or the one of this name. Throws std::runtime_error if that one is unavailable.
 BackendStatus chosen_backend(const std::string& word);
 
+/// Throws std::runtime_error without a Hopper GPU. `what` needs one.
+void require_gpu(const std::string& what);
+
 /// The processor's own name for itself, e.g. "Intel(R) Xeon(R) Platinum 8480+".
 std::string cpu_name();
 

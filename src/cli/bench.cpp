@@ -68,6 +68,7 @@ bool bench_on_cpu(const BenchArguments& arguments, const std::vector<bench::Benc
         throw UsageError("bench: --overlap needs the hopper backend; omit it with --backend cpu");
     if (arguments.settings.sustained)
         throw UsageError("bench: --sustained needs the hopper backend; omit it with --backend cpu");
+    require_file(arguments.json_path);
     std::vector<bench::Run> runs;
     for (const bench::Settings& settings : all_settings(arguments, backend)) {
         runs.push_back({.settings = settings,
@@ -164,7 +165,7 @@ void add_bench(CLI::App& program) {
         ->add_option("--seconds", arguments->seconds,
                      "CPU: start no call of a shape after N seconds (default 2); with --sustained: measure for N "
                      "seconds after N seconds of warm-up (default 4)")
-        ->check(CLI::PositiveNumber);
+        ->check(seconds());
     add_gpu_options(*command, *arguments);
     add_cpu_options(*command, *arguments);
     add_bench_moe(*command);

@@ -164,10 +164,11 @@ void add_shape_options(CLI::App& command, BenchArguments& arguments) {
         .add_option(
             "--m", arguments.m,
             "Rows of A, or mean rows per group; a list is allowed (default for suites: 1,32,512; for peers: all)")
-        ->check(whole_number(0))
+        ->check(whole_number(0, most_int))
         ->delimiter(',');
-    command.add_option("--n", arguments.n, "Columns of D")->check(whole_number(1));
-    command.add_option("--k", arguments.k, "Contraction size; k-grouped: its mean per group")->check(whole_number(1));
+    command.add_option("--n", arguments.n, "Columns of D")->check(whole_number(1, most_int));
+    command.add_option("--k", arguments.k, "Contraction size; k-grouped: its mean per group")
+        ->check(whole_number(1, most_int));
 }
 
 void add_group_options(CLI::App& command, BenchArguments& arguments) {
@@ -175,10 +176,10 @@ void add_group_options(CLI::App& command, BenchArguments& arguments) {
         ->check(one_of("operation", grouping_words()))
         ->delimiter(',');
     command.add_option("--groups", arguments.groups, "Number of groups (all operations except dense)")
-        ->check(whole_number(1))
+        ->check(whole_number(1, most_int))
         ->capture_default_str();
     command.add_option("--max-m", arguments.max_m, "m_grouped_masked: allocated rows per group (default twice --m)")
-        ->check(whole_number(0));
+        ->check(whole_number(0, most_int));
 }
 
 void add_operand_options(CLI::App& command, BenchArguments& arguments) {

@@ -7,6 +7,7 @@
 
 #include "bench/moe_bench.h"
 #include "bench/record.h"
+#include "cli/backends.h"
 #include "cli/bench_moe_ranks.h"
 #include "cli/commands.h"
 #include "cli/moe_arguments.h"
@@ -101,6 +102,7 @@ void bench_moe_command(const BenchMoeArguments& arguments, bool has_recipe) {
                                      .repeats = arguments.repeats,
                                      .json_path = arguments.json_path});
     }
+    require_gpu("bench moe without --ranks");
     bench::GpuBench gpu(measure::Flush::clean);
     const bool tables = arguments.json_path != "-";
     if (tables) {
@@ -141,7 +143,7 @@ void add_bench_moe(CLI::App& bench) {
         ->check(one_of("model", model_words()));
     add_moe_size_options(*command, arguments->layer);
     command->add_option("--tokens", arguments->tokens, "Tokens of a call; a list is allowed")
-        ->check(whole_number(1))
+        ->check(whole_number(1, most_int))
         ->delimiter(',')
         ->capture_default_str();
     add_moe_kind_options(*command, arguments->layer);

@@ -49,6 +49,12 @@ CLI::Validator whole_number(std::int64_t least, std::int64_t most = std::numeric
 /// For options that are an int.
 inline constexpr std::int64_t most_int = std::numeric_limits<int>::max();
 
+/// Accepts only positive, finite numbers without a unit.
+CLI::Validator seconds();
+
+/// Throws std::runtime_error if no file can be written there. Called ahead of work whose result is written to it.
+void require_file(const std::string& path);
+
 /// Accepts only texts for which `accepts` is true; `known` lists for the user what is accepted.
 CLI::Validator known_by(const std::string& what, const std::function<bool(const std::string&)>& accepts,
                         const std::string& known);

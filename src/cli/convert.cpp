@@ -106,13 +106,11 @@ void convert_command(const ConvertArguments& arguments) {
 void add_convert(CLI::App& program) {
     CLI::App* command = program.add_subcommand("convert", "Convert a quantized checkpoint to another format");
     command->footer(
-        "Quantised matrices as `tilewright inspect` lists them become X (values), X.scales and, for nvfp4, "
+        "Quantized matrices as `tilewright inspect` lists them become X (values), X.scales and, for nvfp4, "
         "X.tensor_scale,\nor X.packed. --as writes the names and the config.json that transformers, vLLM and SGLang "
-        "load. "
-        "Everything else is copied, also the files of a folder that are not weights. "
-        "`error` is "
-        "||after - before|| /\n||before||. A file appears when it is complete, and is kept by the next run of the same "
-        "conversion.\n\n"
+        "load.\nEverything else is copied, also the files of a folder that are not weights.\n`error` is "
+        "||after - before|| / ||before||. A file appears when it is complete, and is kept by the next run of the "
+        "same\nconversion.\n\n"
         "Examples:\n  tilewright convert gpt-oss-20b gpt-oss-20b-packed --pack bf16\n"
         "  tilewright convert DeepSeek-R1 DeepSeek-R1-mxfp4 --to mxfp4 --include experts\n"
         "  tilewright convert DeepSeek-V4 DeepSeek-V4-packed --pack fp8 --include experts --stack-experts\n"

@@ -157,7 +157,7 @@ void add_explain_moe(CLI::App& explain) {
     const auto arguments = std::make_shared<ExplainMoeArguments>();
     add_moe_size_options(*command, arguments->layer);
     for (const char* needed : {"--experts", "--top", "--hidden", "--inner"}) command->get_option(needed)->required();
-    command->add_option("--tokens", arguments->tokens, "Tokens of the call")->required()->check(whole_number(1));
+    command->add_option("--tokens", arguments->tokens, "Tokens of the call")->required()->check(whole_number(1, most_int));
     add_moe_kind_options(*command, arguments->layer);
     add_moe_rank_options(*command, arguments->ranks, most_ranks,
                          "GPUs of one host over which the experts are spread; tokens are then those of each GPU");

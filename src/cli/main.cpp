@@ -4,7 +4,9 @@
 // - 2: called in a way that it does not know.
 #include <csignal>
 #include <exception>
+#include <new>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -80,6 +82,10 @@ int exit_code(int argc, const char* const* argv) {
     } catch (const output::StdoutError& error) {
         if (error.reader_is_gone()) return end_as_by_sigpipe();
         output::complain("tilewright: {}\n", error.what());
+    } catch (const std::bad_alloc&) {
+        output::complain("tilewright: not enough memory; choose smaller sizes\n");
+    } catch (const std::length_error&) {
+        output::complain("tilewright: sizes beyond the largest array; choose smaller sizes\n");
     } catch (const std::exception& error) {
         output::complain("tilewright: {}\n", error.what());
     }

@@ -54,7 +54,7 @@ Operand weights(const MoeArguments& arguments, const Recipe& recipe, std::int64_
 }  // namespace
 
 void add_moe_size_options(CLI::App& command, MoeArguments& arguments) {
-    const CLI::Validator positive = whole_number(1);
+    const CLI::Validator positive = whole_number(1, most_int);
     command.add_option("--experts", arguments.experts, "Experts on this GPU")->check(positive);
     command.add_option("--top", arguments.top, "Experts that each token chooses")->check(positive);
     command.add_option("--hidden", arguments.hidden, "Numbers of a token")->check(positive);
@@ -129,6 +129,10 @@ ExpertGroupOptions group_of(const MoeArguments& arguments, const RankArguments& 
 }
 
 Moe layer_of(const MoeArguments& arguments, std::int64_t tokens) {
+    if (arguments.shared > arguments.experts) {
+        throw UsageError(
+            fmt::format("--shared: got {}; expected 0 to {}, the experts", arguments.shared, arguments.experts));
+    }
     const Recipe recipe = parse_recipe(full_recipe(arguments.recipe)).value();
     const GatedUnit::Kind kind = named(all_gated_units, arguments.unit);
     const std::int64_t up_rows = (kind == GatedUnit::Kind::relu_squared ? 1 : 2) * arguments.inner;

@@ -54,7 +54,7 @@ std::vector<std::string> kept_lines(const std::vector<safetensors::Kept>& all) {
 
 void quantize_command(const QuantizeArguments& arguments) {
     const auto begin = std::chrono::steady_clock::now();
-    Progress progress("quantising", 1000);
+    Progress progress("quantizing", 1000);
     safetensors::QuantizeJob job{
         .input = arguments.input,
         .output = arguments.output,

@@ -29,13 +29,6 @@ struct TuneArguments {
     std::string json_path;
 };
 
-void require_gpu() {
-    for (const BackendStatus& status : backend_statuses(cuda::probe())) {
-        if (status.backend != Backend::hopper || status.available) continue;
-        throw std::runtime_error(fmt::format("tune needs a GPU: {}; {}", status.why, status.advice));
-    }
-}
-
 /// False if a tile's result was wrong.
 bool tune_one(bench::GpuBench& bench, const bench::BenchShape& shape, const bench::Run& run,
               const TuneArguments& arguments) {
@@ -66,7 +59,7 @@ void tune_command(const TuneArguments& arguments) {
     const std::vector<bench::BenchShape> shapes =
         arguments.random > 0 ? bench::random_shapes(arguments.random, arguments.seed, chosen_groupings(bench_arguments))
                              : chosen_shapes(bench_arguments, "tune");
-    require_gpu();
+    require_gpu("tune");
     const std::vector<bench::Settings> all = all_settings(bench_arguments, Backend::hopper);
     bench::GpuBench bench(all.front().flush);
     const std::string started = bench::now();

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 
 #include "cli/commands.h"
+#include "output/file.h"
 #include "output/table.h"
 
 namespace tilewright::cli {
@@ -80,7 +82,7 @@ CLI::Validator known_by(const std::string& what, const std::function<bool(const 
                         const std::string& known) {
     return CLI::Validator(
         [=](std::string& text) {
-            return accepts(text) ? std::string() : fmt::format("invalid {} '{}'; expected {}", what, text, known);
+            return accepts(text) ? std::string() : fmt::format("got '{}'; expected {}", text, known);
         },
         "", what);
 }
@@ -95,6 +97,22 @@ CLI::Validator whole_number(std::int64_t least, std::int64_t most) {
             return fmt::format("got '{}'; expected an integer from {} to {}", text, least, most);
         },
         "", "whole number");
+}
+
+CLI::Validator seconds() {
+    return known_by(
+        "seconds",
+        [](const std::string& text) {
+            double value = 0;
+            const char* end = text.data() + text.size();
+            const auto [stopped, error] = std::from_chars(text.data(), end, value);
+            return error == std::errc{} && stopped == end && value > 0 && std::isfinite(value);
+        },
+        "a positive number of seconds, e.g. 0.5");
+}
+
+void require_file(const std::string& path) {
+    if (!path.empty() && path != "-") const output::OutputFile made(path);
 }
 
 CLI::Validator one_of(const std::string& what, std::vector<std::string> words) {

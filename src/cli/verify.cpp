@@ -253,6 +253,7 @@ void verify_command(const VerifyArguments& arguments) {
         settings.gpu = &gpu.emplace();
     }
     const std::vector<Row> chosen = chosen_rows(arguments, settings);
+    require_file(arguments.json_path);
 
     output::print("backend {}: {}\n\n{}", name(backend.backend), backend.device, table().header());
     ordered_json rows = ordered_json::array();

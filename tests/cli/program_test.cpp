@@ -50,27 +50,29 @@ TEST(Program, AnswersMisuseInOneLineWithExitCode2) {
         {{"--fast"}, "unknown option '--fast'; known: --help, --version"},
         {{"doctor", "--fast"}, "unknown option '--fast'; known: --help, --json"},
         {{"doctor", "extra"}, "unexpected argument 'extra'"},
-        {{"verify", "--arithmetic", "exact"}, "invalid arithmetic 'exact'; expected fast, bit_exact"},
-        {{"verify", "--backend", "tpu"}, "invalid backend 'tpu'; expected automatic, cpu, hopper"},
-        {{"verify", "--filter", "("}, "invalid regular expression '('"},
+        {{"verify", "--arithmetic", "exact"}, "got 'exact'; expected fast, bit_exact"},
+        {{"verify", "--backend", "tpu"}, "got 'tpu'; expected automatic, cpu, hopper"},
+        {{"verify", "--filter", "("}, "got '('"},
         {{"verify", "--filter", "no such row"}, "matches no row"},
         {{"bench", "--arithmetic", "hopper"}, "expected --suite"},  // the old name of bit_exact is accepted
         {{"bench"},
          "expected --suite (deepseek-v3, qwen3-235b, gpt-oss, llama-70b, peers, peers-ragged) or --m, --n and --k"},
         {{"bench", "--suite", "gpt-9"},
-         "invalid suite 'gpt-9'; expected deepseek-v3, qwen3-235b, gpt-oss, llama-70b, peers, peers-ragged"},
+         "got 'gpt-9'; expected deepseek-v3, qwen3-235b, gpt-oss, llama-70b, peers, peers-ragged"},
         {{"bench", "--suite", "llama-70b", "--op", "k_grouped"}, "llama-70b has no experts"},
         {{"bench", "--suite", "gpt-oss", "--n", "8"}, "--suite sets n and k"},
-        {{"bench", "--op", "sparse"}, "invalid operation 'sparse'; expected dense, batched"},
-        {{"bench", "--recipe", "row:tensor"}, "invalid recipe 'row:tensor'; expected a:b, each one of tensor, row"},
-        {{"bench", "--m", "x"}, "--m: got 'x'; expected an integer from 0 to 9223372036854775807"},
-        {{"bench", "--m", "-5"}, "--m: got '-5'; expected an integer from 0 to 9223372036854775807"},
+        {{"bench", "--op", "sparse"}, "got 'sparse'; expected dense, batched"},
+        {{"bench", "--recipe", "row:tensor"}, "got 'row:tensor'; expected a:b, each one of tensor, row"},
+        {{"bench", "--m", "x"}, "--m: got 'x'; expected an integer from 0 to 2147483647"},
+        {{"bench", "--m", "-5"}, "--m: got '-5'; expected an integer from 0 to 2147483647"},
         {{"bench", "--m", "8,99999999999999999999"},
-         "--m: got '99999999999999999999'; expected an integer from 0 to 92"},
+         "--m: got '99999999999999999999'; expected an integer from 0 to 21"},
         {{"bench", "--threads", "4294967297"}, "--threads: got '4294967297'; expected an integer from 0 to 2147483647"},
+        {{"bench", "--m", "1", "--n", "4611686018427387904", "--k", "8"},
+         "--n: got '4611686018427387904'; expected an"},
         {{"explain", "--m", "1", "--n", "1", "--k", "9223372036854775808"},
          "--k: got '9223372036854775808'; expected an integer"},
-        {{"bench", "--flush", "hot"}, "invalid flush 'hot'; expected clean, dirty, none"},
+        {{"bench", "--flush", "hot"}, "got 'hot'; expected clean, dirty, none"},
         {{"bench", "--backend", "cpu", "--overlap", "--m", "8", "--n", "8", "--k", "128"},
          "--overlap needs the hopper backend; omit it with --backend cpu"},
         {{"bench", "--backend", "cpu", "--sustained", "--m", "8", "--n", "8", "--k", "128"},
@@ -79,17 +81,19 @@ TEST(Program, AnswersMisuseInOneLineWithExitCode2) {
         {{"bench", "--suite", "peers-ragged", "--m", "5"},
          "peers-ragged has only these rows: dense 72, 136, 264, 392, 520, 700, 888, 1500; m_grouped_contiguous 40, "
          "130"},
+        {{"bench", "--seconds", "nan"}, "--seconds: got 'nan'; expected a positive number of seconds, e.g. 0.5"},
+        {{"bench", "--seconds", "1s"}, "--seconds: got '1s'; expected a positive number of seconds"},
         {{"tune", "--random", "3", "--groups", "4"}, "--groups"},
         {{"tune", "--overlap"}, "unknown option '--overlap'"},
         {{"tune"}, "tune: expected --suite"},
         {{"tune", "--layout", "tn"}, "tune: expected --suite"},
-        {{"tune", "--layout", "kn"}, "invalid layout 'kn'; expected nt, nn, tn, tt"},
+        {{"tune", "--layout", "kn"}, "got 'kn'; expected nt, nn, tn, tt"},
         {{"tune", "--unpacked", "--wide-rows", "9"}, "tune: expected --suite"},
         {{"tune", "--rows", "a", "--wide-rows", "9", "--m", "8", "--n", "8", "--k", "128"}, "--wide-rows"},
         {{"tune", "--rows", "a", "--unpacked", "--m", "8", "--n", "8", "--k", "128"}, "--unpacked"},
         {{"quantize"}, "input is required"},
-        {{"quantize", "a", "b", "--recipe", "fp3"}, "invalid recipe of one operand 'fp3'; expected tensor, row, 1x128"},
-        {{"quantize", "a", "b", "--recipe", "bf16"}, "invalid recipe of one operand 'bf16'"},
+        {{"quantize", "a", "b", "--recipe", "fp3"}, "got 'fp3'; expected tensor, row, 1x128"},
+        {{"quantize", "a", "b", "--recipe", "bf16"}, "got 'bf16'"},
         {{"quantize", "a", "b", "--include", "["}, "--include: got '['; expected a regular expression"},
     };
     for (const Misuse& misuse : cases) {
@@ -99,6 +103,19 @@ TEST(Program, AnswersMisuseInOneLineWithExitCode2) {
         EXPECT_EQ(outcome.err.rfind("tilewright", 0), 0U) << outcome.err;
         EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
         EXPECT_EQ(outcome.out, "");
+    }
+}
+
+TEST(Program, AFileThatCannotBeWrittenIsRefusedAheadOfTheWork) {
+    const TemporaryFolder folder;
+    const std::vector<std::string> verify{"verify", "--backend", "cpu", "--quick", "--filter", "^dense row:row$"};
+    const std::vector<std::string> bench{"bench", "--backend", "cpu", "--m", "1", "--n", "8", "--k", "128"};
+    for (std::vector<std::string> arguments : {verify, bench}) {
+        arguments.insert(arguments.end(), {"--json", folder.file("missing/report.json")});
+        const Outcome outcome = run_program(arguments);
+        EXPECT_EQ(outcome.exit_code, 1);
+        EXPECT_EQ(outcome.out, "");
+        EXPECT_TRUE(contains(outcome.err, "missing/report.json: cannot be created")) << outcome.err;
     }
 }
 
@@ -264,7 +281,7 @@ TEST(Program, PlansForTheGpuOfADeviceFile) {
     const Outcome missing = explained(folder.file("none.tsv"));
     EXPECT_EQ(missing.exit_code, 2);
     EXPECT_TRUE(contains(missing.err, "none.tsv', which does not exist; expected a device file")) << missing.err;
-    EXPECT_TRUE(contains(explained("h300").err, "invalid device 'h300'; expected h200, ")) << explained("h300").err;
+    EXPECT_TRUE(contains(explained("h300").err, "--device: got 'h300'; expected h200, ")) << explained("h300").err;
 }
 
 TEST(Program, SaysWhyABackendIsUnavailable) {
