@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/explain_report.h"
 #include "cli/moe_arguments.h"
 #include "cli/words.h"
 #include "output/streams.h"
@@ -73,9 +74,9 @@ void print_table(const ExplainMoeArguments& arguments, const DeviceDescription& 
                  const std::vector<MoeStep>& steps) {
     const std::string of_ranks =
         arguments.has_ranks() ? fmt::format(" on each of {} ranks", arguments.ranks.ranks) : "";
-    output::print("{} tokens{}, {}, {} {}\non {}, {} SMs; groups of equal size\n\n{}", arguments.tokens, of_ranks,
+    output::print("{} tokens{}, {}, {} {}\non {}, {} SMs; groups of equal size\n{}\n\n{}", arguments.tokens, of_ranks,
                   sizes_text(arguments.layer), arguments.layer.recipe, arguments.layer.unit, device.name, device.sms,
-                  table_of(steps, arguments.has_ranks()).text());
+                  figures_text(device), table_of(steps, arguments.has_ranks()).text());
 }
 
 ordered_json json_of(const ExplainMoeArguments& arguments, const DeviceDescription& device,
@@ -157,7 +158,9 @@ void add_explain_moe(CLI::App& explain) {
     const auto arguments = std::make_shared<ExplainMoeArguments>();
     add_moe_size_options(*command, arguments->layer);
     for (const char* needed : {"--experts", "--top", "--hidden", "--inner"}) command->get_option(needed)->required();
-    command->add_option("--tokens", arguments->tokens, "Tokens of the call")->required()->check(whole_number(1, most_int));
+    command->add_option("--tokens", arguments->tokens, "Tokens of the call")
+        ->required()
+        ->check(whole_number(1, most_int));
     add_moe_kind_options(*command, arguments->layer);
     add_moe_rank_options(*command, arguments->ranks, most_ranks,
                          "GPUs of one host over which the experts are spread; tokens are then those of each GPU");

@@ -194,13 +194,15 @@ std::string sizes_text(const ProblemSizes& sizes) {
     return text;
 }
 
+std::string figures_text(const DeviceDescription& device) {
+    if (device.assumed.empty()) return "all figures measured";
+    return fmt::format("assumed: {}; all other figures measured", fmt::join(device.assumed, ", "));
+}
+
 std::string explanation_text(const ExplainedProblem& problem, bool all_reasons) {
     const Explanation& explanation = problem.explanation;
-    std::string text =
-        fmt::format("{}\non {}, {} SMs\n", sizes_text(problem.sizes), problem.device.name, problem.device.sms);
-    text += problem.device.assumed.empty()
-                ? "all figures measured\n\n"
-                : fmt::format("assumed: {}; all other figures measured\n\n", fmt::join(problem.device.assumed, ", "));
+    std::string text = fmt::format("{}\non {}, {} SMs\n{}\n\n", sizes_text(problem.sizes), problem.device.name,
+                                   problem.device.sms, figures_text(problem.device));
     if (!explanation.chosen) {
         text += "no Hopper kernel:\n";
         for (const Finding& finding : explanation.unavailable) text += "  " + finding.message() + "\n";
@@ -208,7 +210,8 @@ std::string explanation_text(const ExplainedProblem& problem, bool all_reasons) 
     }
     const Plan& chosen = *explanation.chosen;
     if (chosen.grid == 0) return text + "D is empty: nothing is launched\n";
-    text += fmt::format("chosen     {}, {} kernel\n           {}\n", chosen.tile, chosen.variant, plan_text(chosen));
+    text += fmt::format("chosen     {}: {}, {} kernel\n           {}\n", chosen.tile,
+                        output::format_duration(chosen.cost.seconds), chosen.variant, plan_text(chosen));
     if (explanation.model_choice) {
         text += fmt::format("           by a tuned row, {}\n", explanation.tuned_by);
         text += comparison("the model", *explanation.model_choice, chosen);

@@ -141,6 +141,7 @@ TEST(MoeCommands, OnlyExplainOverRanksShowsBytesFromOthers) {
     EXPECT_FALSE(contains(one.out, "from others")) << one.out;
     EXPECT_FALSE(contains(one.out, "exposed")) << one.out;
     EXPECT_FALSE(explained(explain_of("1x128:128x128", "512")).contains("link_bytes"));
+    EXPECT_TRUE(contains(one.out, "\nall figures measured\n")) << one.out;
     const Outcome ranks = run_program(explain_of("1x128:128x128", "512", {"--ranks", "8"}));
     EXPECT_EQ(ranks.exit_code, 0) << ranks.err;
     EXPECT_TRUE(contains(ranks.out, "512 tokens on each of 8 ranks, 128 experts")) << ranks.out;

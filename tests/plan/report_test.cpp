@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/explain_report.h"
+#include "output/table.h"
 #include "plan/choose.h"
 #include "plan/problems.h"
 
@@ -56,7 +57,8 @@ TEST(ExplainReport, SaysThatATunedRowOverrodeTheModel) {
         "128x128x128 stages=4\t2026-11-21\ttilewright tune\n");
     const ExplainedProblem problem = explained(planner::dense(4096, 7168, 2048), table.rows);
     const std::string text = explanation_text(problem, false);
-    EXPECT_TRUE(contains(text, "chosen     128x128x128 stages=4, fast, k-major scales kernel")) << text;
+    const std::string time = output::format_duration(problem.explanation.chosen->cost.seconds);
+    EXPECT_TRUE(contains(text, "chosen     128x128x128 stages=4: " + time + ", fast, k-major scales kernel")) << text;
     EXPECT_TRUE(contains(text, "by a tuned row, 2026-11-21: tilewright tune")) << text;
     EXPECT_TRUE(contains(text, "the model  " + problem.explanation.model_choice->tile)) << text;
     EXPECT_TRUE(contains(text, " faster, ")) << "the model's own choice is the faster one by its own lights\n" << text;
