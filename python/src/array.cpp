@@ -181,7 +181,9 @@ void refuse_negation(nb::handle array, const Tensor& tensor, const ArrayRole& ro
     if (nb::hasattr(array, "dtype")) refuse(role.operand, dtype_name(array), expected_elements(role));
     const bool is_list = PyList_Check(array.ptr()) != 0 || PyTuple_Check(array.ptr()) != 0;
     refuse(role.operand, class_name(array), "an array with DLPack or the buffer protocol (numpy, torch, ...)",
-           is_list ? "convert it, e.g. numpy.array(x, numpy.float32)" : "");
+           !is_list        ? ""
+           : role.integers ? "convert it, e.g. numpy.array(x, numpy.int64)"
+                           : "convert it, e.g. numpy.array(x, numpy.float32)");
 }
 
 /// Borrows the memory through DLPack's C exchange; false where the library does not offer it.

@@ -29,6 +29,7 @@ ENDS = [2, 4]
         (lambda: tw.quantize(A > 0, "row"), ". Convert it, e.g. x.astype(numpy.float32)"),
         (lambda: tw.quantize(A.astype(np.complex64), "row"), ". Pass x.real and x.imag"),
         (lambda: tw.quantize(A.tolist(), "row"), ". Convert it, e.g. numpy.array(x, numpy.float32)"),
+        (lambda: tw.route([[0, 1]], 2), ". Convert it, e.g. numpy.array(x, numpy.int64)"),
         (lambda: tw.gemm(A.astype(np.int8), A), ". For values that are already quantized, use Quantized"),
     ],
 )
