@@ -149,7 +149,8 @@ void run(const LinearForward& call, const RunOptions& how) {
     const ForwardSteps made = steps(call, arena);
     if (call.w_real.given()) quantize(call.w_real, {.recipe = call.options.recipe.weights}, call.w, conversion(how));
     quantize_tokens({.x = call.x, .ends = call.ends}, made.rows, made.columns, false, conversion(how));
-    multiply(made.product, {{"d", "y"}}, how);
+    static const OperandNames names{{"d", "y"}};
+    multiply(made.product, names, how);
     if (call.ends.given()) finish_groups(call.ends, call.x, {}, call.y, how);  // the product has checked y's memory
 }
 

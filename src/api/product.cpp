@@ -2,10 +2,33 @@
 
 #include <tilewright/error.h>
 
+#include <memory>
+
+#include "cuda/call_cache.h"
+#include "cuda/same_problem.h"
+
 namespace tilewright {
+namespace {
+
+/// The bytes of a kind of product.
+struct KnownBytes {
+    Problem product{};
+    std::int64_t bytes = 0;
+};
+
+/// `workspace_bytes`, which validates, once per kind of the last products of a thread: a call asks for each product
+/// twice.
+std::int64_t known_workspace_bytes(const Problem& product) {
+    thread_local const auto known = std::make_unique<cuda::Recent<KnownBytes, 32>>();
+    const KnownBytes* found =
+        known->find([&](const KnownBytes& each) { return cuda::same_kind(each.product, product); });
+    return found != nullptr ? found->bytes : known->add({product, workspace_bytes(product)}).bytes;
+}
+
+}  // namespace
 
 Workspace workspace_of(const Problem& product, Arena& arena) {
-    const std::int64_t bytes = is_on_gpu(product.d) ? workspace_bytes(product) : 0;
+    const std::int64_t bytes = is_on_gpu(product.d) ? known_workspace_bytes(product) : 0;
     return {arena.take(bytes), bytes};
 }
 

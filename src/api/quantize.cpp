@@ -13,8 +13,10 @@
 namespace tilewright {
 namespace {
 
-void require_served(const std::string& operand, const std::string& given, const std::string& served) {
-    if (!served.empty()) require_none({{operand, given, served + " on a GPU", "quantize on the host"}});
+/// `given`: makes the text of what was given, only if it is refused.
+template <class Given>
+void require_served(const char* operand, const Given& given, const std::string& served) {
+    if (!served.empty()) require_none({{operand, given(), served + " on a GPU", "quantize on the host"}});
 }
 
 }  // namespace
@@ -22,8 +24,11 @@ void require_served(const std::string& operand, const std::string& given, const 
 void quantize(const Tensor& source, const QuantizeOptions& options, const Operand& out, const ConversionOptions& how) {
     require_none(formats::check_quantize(source, options, out));
     if (!is_on_gpu(source)) return formats::quantize_on_cpu(source, options, out, how);
-    const std::string given = name(options.recipe) + (options.deep_gemm ? " by DeepGEMM's rules" : "");
-    require_served("options.recipe", given + " of " + to_string(source.shape), launch::unserved(source, options));
+    const auto given = [&] {
+        return name(options.recipe) + (options.deep_gemm ? " by DeepGEMM's rules" : "") + " of " +
+               to_string(source.shape);
+    };
+    require_served("options.recipe", given, launch::unserved(source, options));
     cuda::run(launch::lower(source, out, options.round_up), source.device.index, how.stream);
 }
 
@@ -32,15 +37,18 @@ void quantize_tokens(const TokenSource& source, const TokenOperand& rows, const 
     require_none(formats::check_quantize_tokens(source, rows, columns));
     if (!is_on_gpu(source.x)) return formats::quantize_tokens_on_cpu(source, rows, columns, round_up, how);
     const Tensor& turned = columns.operand.values;
-    require_served("source.x", to_string(source.x.shape),
-                   launch::unserved(source, turned.given() ? turned.shape[1] : 0));
+    require_served(
+        "source.x", [&] { return to_string(source.x.shape); },
+        launch::unserved(source, turned.given() ? turned.shape[1] : 0));
     cuda::run(launch::lower(source, rows, columns, round_up), source.x.device.index, how.stream);
 }
 
 void transpose_codes(const Operand& rows, const Tensor& ends, const Operand& columns, const ConversionOptions& how) {
     require_none(formats::check_transpose_codes(rows, ends, columns));
     if (!is_on_gpu(rows.values)) return formats::transpose_codes_on_cpu(rows, ends, columns, how);
-    require_served("rows.values", to_string(rows.values.shape), launch::unserved(rows.values, columns.values.shape[1]));
+    require_served(
+        "rows.values", [&] { return to_string(rows.values.shape); },
+        launch::unserved(rows.values, columns.values.shape[1]));
     cuda::run(launch::lower_transposition(rows, ends, columns), rows.values.device.index, how.stream);
 }
 
