@@ -48,6 +48,10 @@ struct RawArray {
     Tensor tensor{};
 };
 
+/// The exact types torch.Tensor and torch.nn.Parameter. Subclasses may lack memory, and some of them warn when they are
+/// asked for it.
+bool is_usual_tensor(nb::handle array);
+
 /// Throws Error with a finding about role.operand if `array` is not an array, has elements of another kind, or is
 /// read-only but has to be written. None gives a tensor that is not given. A zero-dimensional array becomes [1].
 ArrayView view(nb::handle array, const ArrayRole& role);
@@ -59,6 +63,9 @@ bool has_moved(const ArrayView& view);
 /// From now on arrays of this `dtype` hold `format` and are read through `array.view(carrier)`. This is for element
 /// types that neither DLPack nor the buffer protocol can name. An empty format: arrays of the dtype are not accepted.
 void register_dtype(nb::object dtype, const std::string& format, nb::object carrier);
+
+/// A new tensor of torch; sizes and strides are tuples.
+nb::object new_tensor(nb::handle sizes, nb::handle strides, Format format, nb::handle device);
 
 /// A new array [shape] of the library that `like` comes from (numpy or torch), zeros if asked for; of torch on its
 /// device.

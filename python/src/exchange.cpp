@@ -20,29 +20,22 @@ struct ManagedTensor {
     void* context = nullptr;
     void (*deleter)(ManagedTensor*) = nullptr;
     std::uint64_t flags = 0;
-    // DLTensor
-    char* data = nullptr;
-    std::int32_t device_type = 0;
-    std::int32_t device_id = 0;
-    std::int32_t dimensions = 0;
-    nb::dlpack::dtype type{};
-    std::int64_t* shape = nullptr;
-    std::int64_t* strides = nullptr;  // null: rows one after another
-    std::uint64_t byte_offset = 0;
+    KeptExchange::Description tensor{};
 };
-
-namespace {
 
 /// The beginning of DLPackExchangeAPI.
 struct Exchange {
     Version version;
     Exchange* previous = nullptr;
-    void (*allocate)() = nullptr;
+    int (*allocate)(KeptExchange::Description* like, ManagedTensor** out, void* context,
+                    void (*report)(void* context, const char* kind, const char* message)) = nullptr;
     int (*from_python)(void* object, ManagedTensor** out) = nullptr;
     void (*to_python)() = nullptr;
-    void (*view_from_python)() = nullptr;
+    int (*look_at)(void* object, KeptExchange::Description* out) = nullptr;
     int (*current_stream)(std::int32_t device_type, std::int32_t device, void** out) = nullptr;
 };
+
+namespace {
 
 constexpr std::int32_t cuda_device = 2;  // kDLCUDA
 
@@ -64,17 +57,17 @@ BorrowedTensor::~BorrowedTensor() {
 }
 
 bool BorrowedTensor::is_read_only() const { return (lent_->flags & read_only_flag) != 0; }
-nb::dlpack::dtype BorrowedTensor::dtype() const { return lent_->type; }
-const void* BorrowedTensor::data() const { return lent_->data + lent_->byte_offset; }
-std::size_t BorrowedTensor::ndim() const { return static_cast<std::size_t>(lent_->dimensions); }
-std::int64_t BorrowedTensor::shape(std::size_t dimension) const { return lent_->shape[dimension]; }
-int BorrowedTensor::device_type() const { return lent_->device_type; }
-int BorrowedTensor::device_id() const { return lent_->device_id; }
+nb::dlpack::dtype BorrowedTensor::dtype() const { return lent_->tensor.type; }
+const void* BorrowedTensor::data() const { return lent_->tensor.address(); }
+std::size_t BorrowedTensor::ndim() const { return static_cast<std::size_t>(lent_->tensor.dimensions); }
+std::int64_t BorrowedTensor::shape(std::size_t dimension) const { return lent_->tensor.shape[dimension]; }
+int BorrowedTensor::device_type() const { return lent_->tensor.device_type; }
+int BorrowedTensor::device_id() const { return lent_->tensor.device_id; }
 
 std::int64_t BorrowedTensor::stride(std::size_t dimension) const {
-    if (lent_->strides != nullptr) return lent_->strides[dimension];
+    if (lent_->tensor.strides != nullptr) return lent_->tensor.strides[dimension];
     std::int64_t stride = 1;
-    for (std::size_t i = dimension + 1; i < ndim(); ++i) stride *= lent_->shape[i];
+    for (std::size_t i = dimension + 1; i < ndim(); ++i) stride *= lent_->tensor.shape[i];
     return stride;
 }
 
@@ -97,6 +90,35 @@ std::optional<void*> exchanged_stream(nb::handle array, int device) {
     if (api->current_stream(cuda_device, device, &stream) == 0) return stream;
     PyErr_Clear();
     return std::nullopt;
+}
+
+KeptExchange::KeptExchange(nb::handle type) : exchange_(exchange_of(type)) {}
+
+bool KeptExchange::is_offered() const {
+    return exchange_ != nullptr && exchange_->look_at != nullptr && exchange_->allocate != nullptr &&
+           exchange_->current_stream != nullptr;
+}
+
+bool KeptExchange::look_at(nb::handle array, Description& out) const {
+    if (exchange_->look_at(array.ptr(), &out) == 0) return true;
+    PyErr_Clear();
+    return false;
+}
+
+BorrowedTensor KeptExchange::bytes(std::int64_t count, std::int32_t device_type, std::int32_t device) const {
+    Description like{
+        .device_type = device_type, .device_id = device, .dimensions = 1, .type = nb::dtype<std::uint8_t>()};
+    like.shape = &count;
+    ManagedTensor* made = nullptr;
+    const auto ignore = [](void*, const char*, const char*) {};
+    if (exchange_->allocate(&like, &made, nullptr, ignore) != 0 || made == nullptr) return {};
+    return BorrowedTensor(made);
+}
+
+void* KeptExchange::stream(int device) const {
+    void* stream = nullptr;
+    if (exchange_->current_stream(cuda_device, device, &stream) != 0) throw nb::python_error();
+    return stream;
 }
 
 }  // namespace tilewright::python

@@ -37,39 +37,9 @@ struct Pair {
     Operand operand{};
 };
 
-/// The words of a layer's call: its recipe and its options. The options are a digit each for invariant and overlap, and
-/// the planned device (tilewright.torch._in_force).
-struct Words {
-    Words(std::string_view recipe, Format gradients, bool promoted, std::string_view in_force) {
-        options.recipe = linear_recipe(recipe, gradients);
-        options.accumulation = promoted ? Accumulation::promoted : Accumulation::unpromoted;
-        if (in_force.size() < 2) refuse("options", "'" + std::string(in_force) + "'", "two digits and a device");
-        if (in_force[0] == '1') options.reproducibility = Reproducibility::invariant;
-        overlap = in_force[1] == '1';
-        const std::string_view device = in_force.substr(2);
-        if (device != "automatic") planned = planned_device(nb::str(device.data(), device.size()));
-    }
-
-    LinearOptions options{};
-    bool overlap = false;
-    PlannedDevice planned{};
-};
-
-/// The library's names of arguments as the layers have them.
-std::vector<Finding> in_layers_words(std::vector<Finding> findings, const std::string& source) {
-    constexpr std::string_view ours = "source.x";
-    for (Finding& finding : findings) {
-        for (std::string* text : {&finding.operand, &finding.given, &finding.expected, &finding.advice}) {
-            if (const std::size_t at = text->find(ours); at != std::string::npos)
-                text->replace(at, ours.size(), source);
-        }
-    }
-    return findings;
-}
-
 /// Runs a call on the stream of `like`, with memory from its library.
 template <class Call>
-void run_call(const Call& call, const Words& words, const ArrayView& like, const char* name) {
+void run_call(const Call& call, const LinearWords& words, const ArrayView& like, const char* name) {
     RunOptions how{.stream = stream_of(like, nb::none()),
                    .overlap = words.overlap,
                    .cancelled = &signal_arrived,
@@ -108,7 +78,7 @@ struct Weights {
 
 ForwardResult linear_forward(nb::handle x, nb::handle w, nb::handle copy, nb::handle bias, nb::handle ends,
                              std::string_view recipe, bool promoted, bool keeps, std::string_view in_force) {
-    const Words words(recipe, Format::e4m3, promoted, in_force);
+    const LinearWords words(recipe, Format::e4m3, promoted, in_force);
     const LinearRecipe& scaled = words.options.recipe;
     const ArrayView tokens = view(x, {.operand = "x"});
     const Weights weights(w, copy, scaled.weights);
@@ -147,9 +117,7 @@ using BackwardResult = nb::typed<nb::tuple, nb::object, nb::object>;
 BackwardResult linear_backward(nb::handle dy, nb::handle kept, nb::handle w, nb::handle ends, nb::handle main_grad,
                                std::string_view recipe, std::string_view gradient_format, bool promoted,
                                std::pair<bool, bool> wanted, std::string_view dtype, std::string_view in_force) {
-    const std::optional<Format> gradients = parse_format(gradient_format);
-    if (!gradients) refuse("gradient_format", "'" + std::string(gradient_format) + "'", "e4m3 or e5m2");
-    const Words words(recipe, *gradients, promoted, in_force);
+    const LinearWords words(recipe, gradients_word(gradient_format), promoted, in_force);
     const LinearRecipe& scaled = words.options.recipe;
     const ArrayView tokens = view(dy, {.operand = "dy"});
     const ArrayView group_ends = view(ends, {.operand = "ends", .integers = true});
@@ -205,6 +173,33 @@ Recipes linear_recipes() {
 }
 
 }  // namespace
+
+LinearWords::LinearWords(std::string_view recipe, Format gradients, bool promoted, std::string_view in_force) {
+    options.recipe = linear_recipe(recipe, gradients);
+    options.accumulation = promoted ? Accumulation::promoted : Accumulation::unpromoted;
+    if (in_force.size() < 2) refuse("options", "'" + std::string(in_force) + "'", "two digits and a device");
+    if (in_force[0] == '1') options.reproducibility = Reproducibility::invariant;
+    overlap = in_force[1] == '1';
+    const std::string_view device = in_force.substr(2);
+    if (device != "automatic") planned = planned_device(nb::str(device.data(), device.size()));
+}
+
+Format gradients_word(std::string_view word) {
+    const std::optional<Format> gradients = parse_format(word);
+    if (!gradients) refuse("gradient_format", "'" + std::string(word) + "'", "e4m3 or e5m2");
+    return *gradients;
+}
+
+std::vector<Finding> in_layers_words(std::vector<Finding> findings, const std::string& source) {
+    constexpr std::string_view ours = "source.x";
+    for (Finding& finding : findings) {
+        for (std::string* text : {&finding.operand, &finding.given, &finding.expected, &finding.advice}) {
+            if (const std::size_t at = text->find(ours); at != std::string::npos)
+                text->replace(at, ours.size(), source);
+        }
+    }
+    return findings;
+}
 
 void bind_linear(nb::module_& m) {
     m.def("linear_recipes", &linear_recipes, "The fields of LayerRecipe by name of the recipe.");

@@ -2,6 +2,7 @@
 #include "call.h"
 #include "expert_group.h"
 #include "linear.h"
+#include "linear_plan.h"
 #include "moe.h"
 #include "moe_questions.h"
 #include "packing.h"
@@ -145,6 +146,7 @@ void bind_calls(nb::module_& m) {
 
 NB_MODULE(_core, m) {
     m.doc() = "The C++ half of tilewright. Use the functions of `tilewright` itself.";
+    nb::set_leak_warnings(false);  // torch does not release a graph that is alive when the interpreter ends
     nb::register_exception_translator(translate_error);
     bind_findings(m);
     bind_operands(m);
@@ -155,6 +157,7 @@ NB_MODULE(_core, m) {
     bind_packing(m);
     bind_token_quantizers(m);
     bind_linear(m);
+    bind_linear_plan(m);
     bind_moe(m);
     bind_moe_questions(m);
     bind_expert_group(m);

@@ -287,6 +287,56 @@ def linear_forward(x: object, w: object, copy: object | None, bias: object | Non
 def linear_backward(dy: object, x: object | None, w: object | None, ends: object | None, main_grad: object | None, recipe: str, gradient_format: str, promoted: bool, wanted: tuple[bool, bool], dtype: str, options: str) -> tuple[object, object]:
     """New arrays dx and dw, each or None; with main_grad, dw is main_grad."""
 
+class LinearCall:
+    """A call of a layer, from forward to backward."""
+
+    @property
+    def is_differentiable(self) -> bool:
+        """Whether a gradient is wanted."""
+
+    @property
+    def reads_w_again(self) -> bool:
+        """Whether backward quantizes W itself."""
+
+    @property
+    def wants_w(self) -> bool:
+        """Of the gradients."""
+
+    @property
+    def wants_bias(self) -> bool:
+        """Of the gradients."""
+
+    @property
+    def w_shape(self) -> object:
+        """Of W."""
+
+    @property
+    def w_format(self) -> str:
+        """Of W."""
+
+    @property
+    def bias_format(self) -> str | None:
+        """Of the bias; None without."""
+
+    def forward(self) -> object:
+        """Y, and the bytes that backward needs, or None."""
+
+    def backward(self, dy: object | None, kept: object | None, w: object | None, ends: object | None, main_grad: object | None) -> object:
+        """dX and dW, each or None. None: the general way has to take the call."""
+
+    def parts(self) -> object:
+        """Where the operands are in the bytes that forward kept."""
+
+class LinearCalls:
+    """The calls of layers that have the same options."""
+
+    def __init__(self, recipe: str, gradient_format: str, promoted: bool, requantizes: bool, options: str) -> None: ...
+
+    def call(self, x: object | None, w: object | None, bias: object | None, ends: object | None, main_grad: object | None) -> LinearCall | None:
+        """
+        The call. None: the general way has to take it, because it is wrong, observed or unusual.
+        """
+
 def moe(x: object | None, up: object | None, down: object | None, layer: dict, groups: dict, options: dict) -> object:
     """
     Computes a layer of experts and returns it; on a GPU: enqueues that on the option `stream`, or else on the current one.

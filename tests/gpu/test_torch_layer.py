@@ -10,7 +10,7 @@ if not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0)
 
 import tilewright as tw  # noqa: E402
 from tilewright.torch import RECIPES, GroupedLinear, Linear, grouped_linear, linear  # noqa: E402
-from torch_layers import error, kept_of_w, kept_of_x, lost_without_promotion, normal, same, step  # noqa: E402
+from torch_layers import error, kept_of_w, kept_of_x, kept_together, lost_without_promotion, normal, same, step  # noqa: E402
 
 N, K, TOKENS, ENDS = 256, 384, 512, [100, 100, 500]
 
@@ -138,9 +138,9 @@ def test_bytes_that_a_call_holds(grouped, recipe, x_wants, w_wants):
     y = call(x, w, *ends, recipe=recipe)
     torch.cuda.synchronize()
     gc.collect()
-    tensors = [y.numel() * y.element_size()]
-    tensors += kept_of_x(recipe, groups, TOKENS, K) if w_wants else ()
-    tensors += kept_of_w(recipe, groups, N, K) if x_wants else ()
+    operands = kept_of_x(recipe, groups, TOKENS, K) if w_wants else ()
+    operands += kept_of_w(recipe, groups, N, K) if x_wants else ()
+    tensors = [y.numel() * y.element_size(), *kept_together(recipe, x_wants, *operands)]
     assert max(tensors) < 1 << 20, "the allocator gives blocks of up to 1 MiB in steps of 512 bytes, larger ones not always"
     assert torch.cuda.memory_allocated() - before == sum(-(-size // 512) * 512 for size in tensors)
     y.backward(dy)

@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs torch: tools/setup torch=yes, or pip install torch")
 
 from tilewright.torch import RECIPES, grouped_linear, linear  # noqa: E402
-from torch_layers import kept_of_w, kept_of_x, normal, one_thread  # noqa: E402, F401
+from torch_layers import kept_of_w, kept_of_x, kept_together, normal, one_thread  # noqa: E402, F401
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -20,13 +20,13 @@ def test_bytes_that_are_kept(recipe, x_wants, w_wants, keep):
     ends, kept = torch.tensor([100, 100, 300]), []
     with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor) or tensor, lambda tensor: tensor):
         y = grouped_linear(x, w, ends, recipe=recipe, keep=keep)
-    of_x, of_w = sum(kept_of_x(recipe, groups, tokens, k)), sum(kept_of_w(recipe, groups, n, k))
-    expected = w_wants * of_x + x_wants * of_w + ends.numel() * 8
-    if keep == "weight":
-        expected -= x_wants * of_w  # w itself, which is there anyhow
+    operands = kept_of_x(recipe, groups, tokens, k) if w_wants else ()
+    if keep == "copy" and x_wants:
+        operands += kept_of_w(recipe, groups, n, k)
+    if keep == "weight":  # w itself, which is there anyhow
         assert sum(tensor is w for tensor in kept) == x_wants
-    kept = [tensor for tensor in kept if tensor is not w]
-    assert sum(tensor.numel() * tensor.element_size() for tensor in kept) == expected
+    kept = [tensor.numel() * tensor.element_size() for tensor in kept if tensor is not w]
+    assert sum(kept) == sum(kept_together(recipe, x_wants, *operands)) + ends.numel() * 8
     y.sum().backward()
 
 
@@ -47,5 +47,6 @@ def test_nothing_else_is_held(grouped, recipe, x_wants, w_wants):
         gc.collect()
     field = "self_cpu_memory_usage" if hasattr(seen.function_events[0], "self_cpu_memory_usage") else "cpu_memory_usage"
     held = sum(getattr(event, field) for event in seen.function_events)
-    of_x, of_w = sum(kept_of_x(recipe, groups, tokens, k)), sum(kept_of_w(recipe, groups, n, k))
-    assert held == y.numel() * y.element_size() + w_wants * of_x + x_wants * of_w
+    operands = kept_of_x(recipe, groups, tokens, k) if w_wants else ()
+    operands += kept_of_w(recipe, groups, n, k) if x_wants else ()
+    assert held == y.numel() * y.element_size() + sum(kept_together(recipe, x_wants, *operands))

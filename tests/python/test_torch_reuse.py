@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install torch")
 from tilewright import _core  # noqa: E402
 from tilewright.torch import RECIPES, GroupedLinear, Linear, _autograd, _function, _reuse, _weights  # noqa: E402
 from tilewright.torch import grouped_linear, linear, reuse_weights  # noqa: E402
-from torch_layers import normal, one_thread, same, step  # noqa: E402, F401
+from torch_layers import normal, one_thread, same, step, watch_planned  # noqa: E402, F401
 
 
 @pytest.fixture
@@ -26,6 +26,7 @@ def made(monkeypatch):
         return real(x, w, copy, *others)
 
     monkeypatch.setattr(_core, "linear_forward", forward)
+    watch_planned(monkeypatch, lambda direction, _: calls.extend([(True, True)] * (direction == "forward")))
     return calls
 
 

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install torch")
 import tilewright as tw  # noqa: E402
 from tilewright import _core  # noqa: E402
 from tilewright.torch import RECIPES, GroupedLinear, Linear, _checks, _weights, grouped_linear, linear, reuse_weights  # noqa: E402
-from torch_layers import DEVICES, normal, one_thread, same, step  # noqa: E402, F401
+from torch_layers import DEVICES, normal, one_thread, same, step, watch_planned  # noqa: E402, F401
 
 
 def written(layer, how):
@@ -86,9 +86,10 @@ def test_only_what_is_wanted_is_quantised(monkeypatch, recipe, x_wants):
         monkeypatch.setattr(_weights, name, lambda *a, real=real, name=name, **k: calls.append(name) or real(*a, **k))
     forward = _core.linear_forward
     monkeypatch.setattr(_core, "linear_forward", lambda *a: calls.extend(["forward"] * (a[2] is None)) or forward(*a))
+    watch_planned(monkeypatch, lambda direction, _: calls.extend(["forward"] * (direction == "forward")))
     layer, x = Linear(64, 64, recipe=recipe), normal(8, 64).requires_grad_(x_wants)
     layer(x).sum().backward()
-    assert calls == ["forward" if recipe != "row" else "quantize_tokens" if x_wants else "_pair"]
+    assert calls == ["quantize_tokens" if recipe == "row" and x_wants else "forward"]
 
 
 def bits(tensor):

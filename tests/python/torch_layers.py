@@ -5,7 +5,8 @@ import os
 import numpy as np
 import pytest
 import torch
-from tilewright.torch import GroupedLinear, Linear
+from tilewright import _core
+from tilewright.torch import GroupedLinear, Linear, _planned
 
 DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
 
@@ -59,6 +60,46 @@ def kept_of_w(recipe, groups, n, k):
     squares = groups * -(-n // 128) * -(-k // 128)
     scales = {"row": groups * k, "tensor": groups, "1x128": squares, "1x128:128x128": squares, "fold": groups * n}[recipe]
     return groups * n * k, 4 * scales
+
+
+def kept_together(recipe, x_wants, *sizes):
+    """The sizes of the tensors that a call keeps, from the bytes of each operand: one tensor of rounded parts, or one each."""
+    if recipe == "row" and x_wants:
+        return sizes
+    return (sum(-(-size // 128) * 128 for size in sizes),)
+
+
+def watch_planned(monkeypatch, seen):
+    """Calls `seen(direction, word)` for each direction of a usual call, with its word of `_in_force`."""
+    real = _core.LinearCalls
+
+    class Call:
+        def __init__(self, call, word):
+            self.call, self.word = call, word
+
+        def __getattr__(self, name):
+            return getattr(self.call, name)
+
+        def forward(self):
+            seen("forward", self.word)
+            return self.call.forward()
+
+        def backward(self, *given):
+            made = self.call.backward(*given)
+            if made is not None:
+                seen("backward", self.word)
+            return made
+
+    class Calls:
+        def __init__(self, *options):
+            self.calls, self.word = real(*options), options[-1]
+
+        def call(self, *given):
+            made = self.calls.call(*given)
+            return None if made is None else Call(made, self.word)
+
+    monkeypatch.setattr(_core, "LinearCalls", Calls)
+    monkeypatch.setattr(_planned, "_CALLS", {})
 
 
 def step(module, x, dy, *ends, call=None):

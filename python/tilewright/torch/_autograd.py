@@ -72,14 +72,18 @@ def gradients(ctx: Any, dy: torch.Tensor | None, *_: Any) -> tuple[torch.Tensor 
     )
     if wanted.x and dx is None:  # w has no elements
         dx = dy.new_zeros(dy.shape[0], ctx.w_shape[-1])
+    if wanted.w and ctx.weight is not None:
+        ctx.weight.grad_added_to_main_grad = True
     if wanted.w:
-        if ctx.weight is not None:
-            ctx.weight.grad_added_to_main_grad = True
-        # Megatron-LM's hooks look for two things where dW is in main_grad: this attribute, and a gradient that is not None.
-        dw = torch.zeros((), dtype=ctx.w_dtype, device=dy.device).expand(ctx.w_shape) if dw is None else dw.view(ctx.w_shape)
+        dw = no_gradient(ctx.w_shape, ctx.w_dtype, dy.device) if dw is None else dw.view(ctx.w_shape)
     if dbias is not None:
         dbias = dbias.to(ctx.bias_dtype).view(ctx.w_shape[:-1])
     return (dx, dw, dbias, *(None,) * (_COUNT - 3))
+
+
+def no_gradient(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """What torch sees of a gradient that is in main_grad: zeros, because Megatron-LM's hooks look for one that is not None."""
+    return torch.zeros((), dtype=dtype, device=device).expand(shape)
 
 
 def _dgrad_of(ctx: Any, values: torch.Tensor, scales: torch.Tensor | None) -> Pair:

@@ -9,6 +9,7 @@ import torch
 from tilewright.torch import _checks
 from tilewright.torch._frozen import FrozenCopy
 from tilewright.torch._function import How, differentiable_linear
+from tilewright.torch._planned import planned_linear
 from tilewright.torch._recipes import GradientFormat
 
 Kept = Literal["copy", "weight"]
@@ -102,6 +103,10 @@ def call_grouped(
     frozen: FrozenCopy | None,
 ) -> torch.Tensor:
     """`grouped_linear`, or the call of a frozen layer with its copy."""
+    if frozen is None and ends is not None:
+        planned = planned_linear(x, w, bias, ends, main_grad, how)
+        if planned is not None:
+            return planned
     _checks.check_recipe(how.recipe, how.gradient_format, how.promoted, how.keep)
     _checks.check_weights(w, "groups, N, K")
     _checks.check_activations(x, w.shape[2])
@@ -123,6 +128,10 @@ def call_dense(
     frozen: FrozenCopy | None,
 ) -> torch.Tensor:
     """`linear`, or the call of a frozen layer with its copy."""
+    if frozen is None:
+        planned = planned_linear(x, w, bias, None, main_grad, how)
+        if planned is not None:
+            return planned
     _checks.check_recipe(how.recipe, how.gradient_format, how.promoted, how.keep)
     _checks.check_weights(w, "N, K")
     _checks.check_activations(x, w.shape[1])

@@ -9,7 +9,7 @@ import torch
 from tilewright.torch._frozen import FrozenCopy
 from tilewright.torch._function import How
 from tilewright.torch._linear import Kept, call_dense, call_grouped
-from tilewright.torch._quantized_module import QuantizedModule, check_sizes
+from tilewright.torch._quantized_module import PLAIN, QuantizedModule, check_sizes
 from tilewright.torch._recipes import GradientFormat
 
 
@@ -89,8 +89,8 @@ class Linear(_LinearModule):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """y [..., out_features] of x [..., in_features]."""
-        weight = self.weight
-        return call_dense(x, weight, self.bias, *self._call(weight))
+        weight = self._parameter("weight")
+        return call_dense(x, weight, self._parameter("bias"), *self._call(weight))
 
 
 class GroupedLinear(_LinearModule):
@@ -148,5 +148,8 @@ class GroupedLinear(_LinearModule):
 
     def forward(self, x: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
         """y [tokens, out_features] of x [tokens, in_features] and ends [groups]. Tokens after the last end get zeros."""
-        weight = self.weight
-        return call_grouped(x, weight, ends, self.bias, *self._call(weight))
+        weight = self._parameter("weight")
+        return call_grouped(x, weight, ends, self._parameter("bias"), *self._call(weight))
+
+
+PLAIN.update((Linear, GroupedLinear))

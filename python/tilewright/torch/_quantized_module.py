@@ -21,6 +21,10 @@ def _buffers_of(weight: str) -> tuple[str, str]:
     return f"frozen_{part}values", f"frozen_{part}scales"
 
 
+PLAIN: set[type] = set()
+"""Classes of modules in which no property hides a parameter. torch's parametrizations derive classes that have some."""
+
+
 def check_sizes(least: int, **sizes: Any) -> None:
     """Refuses sizes that are not integers, and those less than `least`."""
     for name, size in sizes.items():
@@ -197,6 +201,13 @@ class QuantizedModule(torch.nn.Module):
             if values is not None and scales is not None:
                 self._keep_frozen(name, (values.view(torch_dtype("e4m3")), scales))
 
+    def _parameter(self, name: str) -> Any:
+        """The attribute of this name. torch's own lookup of a parameter fails once before it looks where parameters are."""
+        if torch.compiler.is_dynamo_compiling() or type(self) not in PLAIN:
+            return getattr(self, name)
+        own = self._parameters
+        return own[name] if name in own else getattr(self, name)
+
     @property
     def _keeps(self) -> Kept:
         """The `keep` of a call."""
@@ -204,6 +215,8 @@ class QuantizedModule(torch.nn.Module):
 
     def _frozen_copy(self, name: str, weight: torch.Tensor) -> FrozenCopy | None:
         """The copy that a call with this weight uses. A call reads a parameter once: a parametrization computes it at each access."""
+        if not self._frozen_ids:  # since it was made; the common case, without torch's slow lookup of buffers
+            return None
         values, scales = self._frozen(name)
         # A compiled program cannot tell one Parameter from another. The operator compares the memory at run time.
         if values is not None and scales is not None and (_operators.is_compiling() or self._is_frozen(name, weight)):

@@ -118,6 +118,11 @@ def reusable_copies(w: torch.Tensor, recipe: str, dgrad: bool) -> Copies | None:
     return None
 
 
+def is_active() -> bool:
+    """Whether this thread has entered a context."""
+    return bool(_STORES.get())
+
+
 def _captures() -> bool:
     """Whether the current stream is captured in a CUDA graph."""
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
