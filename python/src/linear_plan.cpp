@@ -97,10 +97,10 @@ std::size_t hash_of(const LayerTensors& tensors) {
     return hash;
 }
 
-/// Hands out pieces of memory that begin at multiples of 128 bytes. Without memory, addresses are offsets.
-class Pieces {
+/// Hands out parts of memory that begin at multiples of 128 bytes. Without memory, addresses are offsets.
+class Parts {
 public:
-    Pieces(void* memory, DeviceId device) : begin_(reinterpret_cast<std::uintptr_t>(memory)), device_(device) {}
+    Parts(void* memory, DeviceId device) : begin_(reinterpret_cast<std::uintptr_t>(memory)), device_(device) {}
 
     /// Scales of 1x128 have rows adjacent, each at a multiple of 16 bytes: TMA loads them from this order.
     Operand operand(const OperandRecipe& recipe, const OperandShape& shape) {
@@ -139,21 +139,21 @@ nb::object tuple_of(const Dims& dims) {
     return made;
 }
 
-/// A piece whose address is an offset. Scales of 1x128 end with the last row's padding.
-nb::object part(const Tensor& piece) {
-    if (!piece.given()) return nb::none();
-    const auto begin = reinterpret_cast<std::uintptr_t>(piece.data);
+/// A part whose address is an offset. Scales of 1x128 end with the last row's padding.
+nb::object place_of(const Tensor& part) {
+    if (!part.given()) return nb::none();
+    const auto begin = reinterpret_cast<std::uintptr_t>(part.data);
     std::int64_t elements = 1;
-    for (int i = 0; i < piece.shape.rank(); ++i) {
-        elements = std::max(elements, piece.shape[i] * piece.strides[i]);
+    for (int i = 0; i < part.shape.rank(); ++i) {
+        elements = std::max(elements, part.shape[i] * part.strides[i]);
     }
-    const std::uintptr_t end = begin + static_cast<std::uintptr_t>(elements * bits(piece.format) / 8);
-    const std::string_view format = name(piece.format);
-    return nb::make_tuple(begin, end, nb::str(format.data(), format.size()), tuple_of(piece.shape),
-                          tuple_of(piece.strides));
+    const std::uintptr_t end = begin + static_cast<std::uintptr_t>(elements * bits(part.format) / 8);
+    const std::string_view format = name(part.format);
+    return nb::make_tuple(begin, end, nb::str(format.data(), format.size()), tuple_of(part.shape),
+                          tuple_of(part.strides));
 }
 
-/// The operands that forward keeps for backward, in one piece of memory.
+/// The operands that forward keeps for backward, in one part of memory.
 struct Kept {
     Operand x{};
     Operand w{};
@@ -222,7 +222,7 @@ Tensor at_address(Tensor tensor, void* address) {
     return tensor;
 }
 
-/// What calls share whose tensors differ only in their addresses.
+/// The facts that calls share whose tensors differ only in their addresses.
 class LinearPlan {
 public:
     LinearPlan(std::shared_ptr<const LinearWords> words, bool requantizes, const LayerTensors& of,
@@ -239,11 +239,11 @@ public:
           new_dw_(of.w.sizes, of.w.tensor.format, torch_device_),
           w_shape_{of.w.tensor.shape, scale_shape(recipe().weights.granularity, of.w.tensor.shape)},
           x_shape_(kept_shape(recipe(), of.x.tensor.shape[0], of.x.tensor.shape[1], groups())) {
-        Pieces all(nullptr, device());
+        Parts all(nullptr, device());
         const Kept kept = take_kept(all);
         kept_bytes_ = all.bytes();
         new_kept_ = NewTensor(one_size(kept_bytes_), byte, torch_device_);
-        Pieces copy(nullptr, device());
+        Parts copy(nullptr, device());
         const Operand w = copy.operand(recipe().weights, w_shape_);
         copy_bytes_ = copy.bytes();
         forward_bytes_ = workspace_bytes(forward_call(of, kept.x, w, y_.tensor));
@@ -262,13 +262,13 @@ public:
     nb::object forward(const LayerTensors& at) const {
         const nb::object memory = kept_bytes_ > 0 ? new_kept_->make() : nb::object(nb::none());
         const nb::object y = new_y_.make();
-        Pieces pieces(kept_bytes_ > 0 ? torch_address(memory) : nullptr, device());
-        const Kept kept = take_kept(pieces);
+        Parts parts(kept_bytes_ > 0 ? torch_address(memory) : nullptr, device());
+        const Kept kept = take_kept(parts);
         const Tensor written = at_address(y_.tensor, torch_address(y));
         const std::int64_t copied = kept.w.values.given() ? 0 : copy_bytes_;
         RunOptions how = options();
         run_with_bytes(copied + forward_bytes_, device(), torch_device_, "x", [&](void* bytes) {
-            Pieces scratch(bytes, device());
+            Parts scratch(bytes, device());
             const Operand w = copied > 0 ? scratch.operand(recipe().weights, w_shape_) : kept.w;
             how.workspace = {scratch.end(), forward_bytes_};
             run(forward_call(at, kept.x, w, written), how);
@@ -308,12 +308,12 @@ public:
             dw = new_dw_.make();
             dw_written = new_dw(torch_address(dw));
         }
-        Pieces pieces(bytes.tensor.data, device());
-        const Kept kept = take_kept(pieces);
+        Parts parts(bytes.tensor.data, device());
+        const Kept kept = take_kept(parts);
         const std::int64_t copied = reads_w_again() ? copy_bytes_ : 0;
         RunOptions how = options();
         run_with_bytes(copied + backward_bytes_, device(), torch_device_, "dy", [&](void* scratch_bytes) {
-            Pieces scratch(scratch_bytes, device());
+            Parts scratch(scratch_bytes, device());
             const Operand w = copied > 0 ? scratch.operand(recipe().weights, w_shape_) : kept.w;
             how.workspace = {scratch.end(), backward_bytes_};
             if (copied > 0) quantize(at.w.tensor, {.recipe = recipe().weights}, w, {.stream = how.stream});
@@ -324,9 +324,10 @@ public:
 
     /// (begin, end, format, shape, strides) of values and scales of what was kept of X, then of W; None if nothing was.
     nb::object parts() const {
-        Pieces pieces(nullptr, device());
-        const Kept kept = take_kept(pieces);
-        return nb::make_tuple(part(kept.x.values), part(kept.x.scales), part(kept.w.values), part(kept.w.scales));
+        Parts parts(nullptr, device());
+        const Kept kept = take_kept(parts);
+        return nb::make_tuple(place_of(kept.x.values), place_of(kept.x.scales), place_of(kept.w.values),
+                              place_of(kept.w.scales));
     }
 
 private:
@@ -342,10 +343,10 @@ private:
                 .device = words_->planned.get()};
     }
 
-    Kept take_kept(Pieces& pieces) const {
+    Kept take_kept(Parts& parts) const {
         Kept kept;
-        if (wanted_.w) kept.x = pieces.operand(recipe().columns.value_or(recipe().activations), x_shape_);
-        if (wanted_.x && !requantizes_) kept.w = pieces.operand(recipe().weights, w_shape_);
+        if (wanted_.w) kept.x = parts.operand(recipe().columns.value_or(recipe().activations), x_shape_);
+        if (wanted_.x && !requantizes_) kept.w = parts.operand(recipe().weights, w_shape_);
         return kept;
     }
 

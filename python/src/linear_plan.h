@@ -1,5 +1,5 @@
-// Calls of a linear layer on torch's tensors. What follows from shapes and options is found once, and serves all later
-// calls that differ only in addresses.
+// Calls of a linear layer on torch's tensors. All that follows from shapes and options is found once, and serves the
+// later calls that differ only in addresses.
 #pragma once
 
 #include <nanobind/nanobind.h>

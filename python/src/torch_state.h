@@ -1,4 +1,4 @@
-// What torch says of its state and of its tensors, in few nanoseconds.
+// The state of torch and its tensors, asked for in few nanoseconds.
 #pragma once
 
 #include "array.h"
@@ -26,8 +26,8 @@ struct SeenTensor {
     Sizes sizes{};  // also of the leading dimensions that are rows of `tensor`
 };
 
-/// Describes a tensor of torch; for None nothing is given. False for all that needs a closer look: a subclass, a tensor
-/// without memory or elements, another device, negated values, an element type without a format. Bytes are ue8m0.
+/// Describes a tensor of torch; for None nothing is given. False for all that needs a closer look: subclasses, other
+/// devices, negated values, no memory, no elements, an element type without a format. Bytes are ue8m0.
 bool see(nb::handle array, SeenTensor& out);
 
 /// The same as a matrix: all dimensions but the last are rows. False also where strides do not allow that.

@@ -82,7 +82,7 @@ def gradients(ctx: Any, dy: torch.Tensor | None, *_: Any) -> tuple[torch.Tensor 
 
 
 def no_gradient(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """What torch sees of a gradient that is in main_grad: zeros, because Megatron-LM's hooks look for one that is not None."""
+    """Zeros in place of a gradient that is in main_grad, because Megatron-LM's hooks look for one that is not None."""
     return torch.zeros((), dtype=dtype, device=device).expand(shape)
 
 
