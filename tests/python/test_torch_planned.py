@@ -83,7 +83,7 @@ def test_leading_dimensions(monkeypatch, seen, shape):
 
 
 def test_strides(monkeypatch, seen):
-    """Of x, which may have gaps between rows, and of dY, which is copied where it has other strides than Y."""
+    """x may have gaps between rows. dY is copied where it has other strides than Y."""
     layer = Linear(K, N, recipe="1x128")
     cases = [(normal(TOKENS, 2 * K)[:, :K], normal(TOKENS, N, seed=1)), (normal(K, TOKENS).T, normal(N, TOKENS, seed=1).T)]
     cases.append((normal(TOKENS, K), torch.ones(1, 1).expand(TOKENS, N)))
