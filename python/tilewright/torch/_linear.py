@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import torch
 
@@ -13,6 +13,8 @@ from tilewright.torch._planned import planned_linear
 from tilewright.torch._recipes import GradientFormat
 
 Kept = Literal["copy", "weight"]
+Options: TypeAlias = tuple[str, str, bool, str]
+"""recipe, gradient_format, promoted and keep."""
 
 
 def grouped_linear(
@@ -55,7 +57,7 @@ def grouped_linear(
         ValueError: an argument has the wrong type, shape, dtype, device or value. The message names the argument.
         RuntimeError: in backward, with keep="weight", if w was written in place after forward, as with torch.nn.Linear.
     """
-    return call_grouped(x, w, ends, bias, main_grad, How(recipe, gradient_format, promoted, keep), None)
+    return call_grouped(x, ends, w, bias, main_grad, (recipe, gradient_format, promoted, keep), None)
 
 
 def linear(
@@ -90,24 +92,25 @@ def linear(
         ValueError: an argument has the wrong type, shape, dtype, device or value. The message names the argument.
         RuntimeError: in backward, with keep="weight", if w was written in place after forward, as with torch.nn.Linear.
     """
-    return call_dense(x, w, bias, main_grad, How(recipe, gradient_format, promoted, keep), None)
+    return call_dense(x, w, bias, main_grad, (recipe, gradient_format, promoted, keep), None)
 
 
 def call_grouped(
     x: torch.Tensor,
-    w: torch.Tensor,
     ends: torch.Tensor,
+    w: torch.Tensor,
     bias: torch.Tensor | None,
     main_grad: torch.Tensor | None,
-    how: How,
+    options: Options,
     frozen: FrozenCopy | None,
 ) -> torch.Tensor:
     """`grouped_linear`, or the call of a frozen layer with its copy."""
     if frozen is None and ends is not None:
-        planned = planned_linear(x, w, bias, ends, main_grad, how)
+        planned = planned_linear(x, w, bias, ends, main_grad, options)
         if planned is not None:
             return planned
-    _checks.check_recipe(how.recipe, how.gradient_format, how.promoted, how.keep)
+    how = How(*options)
+    _checks.check_recipe(*how)
     _checks.check_weights(w, "groups, N, K")
     _checks.check_activations(x, w.shape[2])
     if x.dim() != 2:
@@ -124,15 +127,16 @@ def call_dense(
     w: torch.Tensor,
     bias: torch.Tensor | None,
     main_grad: torch.Tensor | None,
-    how: How,
+    options: Options,
     frozen: FrozenCopy | None,
 ) -> torch.Tensor:
     """`linear`, or the call of a frozen layer with its copy."""
     if frozen is None:
-        planned = planned_linear(x, w, bias, None, main_grad, how)
+        planned = planned_linear(x, w, bias, None, main_grad, options)
         if planned is not None:
             return planned
-    _checks.check_recipe(how.recipe, how.gradient_format, how.promoted, how.keep)
+    how = How(*options)
+    _checks.check_recipe(*how)
     _checks.check_weights(w, "N, K")
     _checks.check_activations(x, w.shape[1])
     _checks.check_devices(x, w)

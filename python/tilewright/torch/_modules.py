@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
+from tilewright.torch import _operators
 from tilewright.torch._frozen import FrozenCopy
-from tilewright.torch._function import How
-from tilewright.torch._linear import Kept, call_dense, call_grouped
-from tilewright.torch._quantized_module import PLAIN, QuantizedModule, check_sizes
+from tilewright.torch._linear import Kept, Options, call_dense, call_grouped
+from tilewright.torch._quantized_module import QuantizedModule, check_sizes
 from tilewright.torch._recipes import GradientFormat
 
 
@@ -27,10 +27,18 @@ class _LinearModule(QuantizedModule):
         if bias_shape is None:
             self.register_parameter("bias", None)
 
-    def _call(self, weight: torch.Tensor) -> tuple[torch.Tensor | None, How, FrozenCopy | None]:
-        """main_grad, the options, and the frozen copy."""
-        how = How(self.recipe, self.gradient_format, self.promoted, self._keeps)
-        return getattr(weight, "main_grad", None), how, self._frozen_copy("weight", weight)
+    def _call(self) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None, Options, FrozenCopy | None]:
+        """The weight, the bias, main_grad, the options and the frozen copy, in as few steps as possible.
+
+        torch's own lookup of a parameter fails once before it looks where parameters are.
+        """
+        is_plain = type(self) in _PLAIN and not (_operators.AVAILABLE and torch.compiler.is_dynamo_compiling())
+        own: Any = self._parameters if is_plain else ()
+        weight = own["weight"] if "weight" in own else self.weight
+        bias = own["bias"] if "bias" in own else self.bias
+        how = (self.recipe, self.gradient_format, self.promoted, "weight" if self._is_sharded else self.keep)
+        frozen = self._frozen_copy("weight", weight) if self._frozen_ids else None
+        return weight, bias, getattr(weight, "main_grad", None), how, frozen
 
     def extra_repr(self) -> str:
         """The shape and the options, for repr(layer)."""
@@ -89,8 +97,7 @@ class Linear(_LinearModule):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """y [..., out_features] of x [..., in_features]."""
-        weight = self._parameter("weight")
-        return call_dense(x, weight, self._parameter("bias"), *self._call(weight))
+        return call_dense(x, *self._call())
 
 
 class GroupedLinear(_LinearModule):
@@ -148,8 +155,8 @@ class GroupedLinear(_LinearModule):
 
     def forward(self, x: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
         """y [tokens, out_features] of x [tokens, in_features] and ends [groups]. Tokens after the last end get zeros."""
-        weight = self._parameter("weight")
-        return call_grouped(x, weight, ends, self._parameter("bias"), *self._call(weight))
+        return call_grouped(x, ends, *self._call())
 
 
-PLAIN.update((Linear, GroupedLinear))
+_PLAIN = (Linear, GroupedLinear)
+"""Classes in which no property hides a parameter. torch's parametrizations derive classes that have such properties."""

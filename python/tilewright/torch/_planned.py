@@ -45,7 +45,7 @@ def planned_linear(
     if not call.is_differentiable:
         y: torch.Tensor = call.forward()[0]
         return y
-    return _apply(x, w, bias, ends, main_grad, call, key)
+    return _apply(x, w, bias, call, (ends, main_grad, None if main_grad is None else w, key))
 
 
 def _new_calls(how: tuple[str, str, bool, str], word: str) -> _core.LinearCalls | None:
@@ -59,31 +59,28 @@ def _new_calls(how: tuple[str, str, bool, str], word: str) -> _core.LinearCalls 
 
 
 class PlannedLinear(torch.autograd.Function):
-    """The node of autograd of usual calls."""
+    """The node of autograd of usual calls. torch handles each input for some time, so that the others are one."""
 
     @staticmethod
-    def forward(ctx: Any, *inputs: Any) -> torch.Tensor:  # type: ignore[override]
-        _, w, _, ends, main_grad, call, key = inputs
+    def forward(ctx: Any, x: Any, w: Any, bias: Any, call: Any, others: Any) -> torch.Tensor:  # type: ignore[override]
         y, kept = call.forward()
-        ctx.save_for_backward(kept, w if call.reads_w_again else None, ends)
-        ctx.call, ctx.key = call, key
-        ctx.buffer = None if main_grad is None else (main_grad, w)  # for the reason that `_autograd.keep` gives
+        ctx.save_for_backward(kept, w if call.reads_w_again else None, others[0])
+        ctx.call, ctx.others = call, others  # with main_grad, for the reason that `_autograd.keep` gives
         ctx.set_materialize_grads(False)
         return y
 
     @staticmethod
     def backward(ctx: Any, dy: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
         kept, w, ends = ctx.saved_tensors
-        call, buffer = ctx.call, ctx.buffer
-        made = call.backward(dy, kept, w, ends, None if buffer is None else buffer[0])
+        call, (_, main_grad, weight, _) = ctx.call, ctx.others
+        made = call.backward(dy, kept, w, ends, main_grad)
         if made is None:
             return _generally(ctx, dy)
         dx, dw = made
-        if buffer is not None and call.wants_w:
-            weight = buffer[1]
+        if weight is not None and call.wants_w:
             weight.grad_added_to_main_grad = True
             dw = _autograd.no_gradient(weight.shape, weight.dtype, weight.device)
-        return dx, dw, _bias_gradient(call, dy, ends) if call.wants_bias else None, None, None, None, None
+        return dx, dw, _bias_gradient(call, dy, ends) if call.wants_bias else None, None, None
 
 
 _apply: Any = super(torch.autograd.Function, PlannedLinear).apply  # without what only torch.func needs
@@ -96,11 +93,10 @@ def _bias_gradient(call: _core.LinearCall, dy: torch.Tensor, ends: torch.Tensor 
 
 def _generally(ctx: Any, dy: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
     """Backward the general way, which reads operands as tensors."""
-    call, (how, word) = ctx.call, ctx.key
+    call, (_, main_grad, weight, (how, word)) = ctx.call, ctx.others
     kept, w, ends = ctx.saved_tensors
     parts = [None if part is None else _part(kept, *part) for part in call.parts()]
     of_w = (w, None) if call.reads_w_again else parts[2:]
-    main_grad, weight = ctx.buffer or (None, None)
     context = SimpleNamespace(
         saved_tensors=(*parts[:2], *of_w, ends),
         needs_input_grad=ctx.needs_input_grad[:3],
@@ -117,7 +113,7 @@ def _generally(ctx: Any, dy: torch.Tensor | None) -> tuple[torch.Tensor | None, 
     )
     rows = dy if dy is None or dy.dim() == 2 else dy.reshape(-1, dy.shape[-1])
     dx, *others = _autograd.gradients(context, rows)[:3]
-    return None if dx is None else dx.view(*dy.shape[:-1], dx.shape[-1]), *others, None, None, None, None
+    return None if dx is None else dx.view(*dy.shape[:-1], dx.shape[-1]), *others, None, None
 
 
 def _part(kept: torch.Tensor, begin: int, end: int, format: str, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:

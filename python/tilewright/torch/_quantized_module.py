@@ -21,10 +21,6 @@ def _buffers_of(weight: str) -> tuple[str, str]:
     return f"frozen_{part}values", f"frozen_{part}scales"
 
 
-PLAIN: set[type] = set()
-"""Classes of modules in which no property hides a parameter. torch's parametrizations derive classes that have some."""
-
-
 def check_sizes(least: int, **sizes: Any) -> None:
     """Refuses sizes that are not integers, and those less than `least`."""
     for name, size in sizes.items():
@@ -200,13 +196,6 @@ class QuantizedModule(torch.nn.Module):
             values, scales = self._frozen(name)
             if values is not None and scales is not None:
                 self._keep_frozen(name, (values.view(torch_dtype("e4m3")), scales))
-
-    def _parameter(self, name: str) -> Any:
-        """The attribute of this name. torch's own lookup of a parameter fails once before it looks where parameters are."""
-        if torch.compiler.is_dynamo_compiling() or type(self) not in PLAIN:
-            return getattr(self, name)
-        own = self._parameters
-        return own[name] if name in own else getattr(self, name)
 
     @property
     def _keeps(self) -> Kept:
