@@ -32,8 +32,8 @@ class _LinearModule(QuantizedModule):
 
         torch's own lookup of a parameter fails once before it looks where parameters are.
         """
-        is_plain = type(self) in _PLAIN and not (_operators.AVAILABLE and torch.compiler.is_dynamo_compiling())
-        own: Any = self._parameters if is_plain else ()
+        is_usual = type(self) in _USUAL and not (_operators.AVAILABLE and torch.compiler.is_dynamo_compiling())
+        own: Any = self._parameters if is_usual else ()
         weight = own["weight"] if "weight" in own else self.weight
         bias = own["bias"] if "bias" in own else self.bias
         how = (self.recipe, self.gradient_format, self.promoted, "weight" if self._is_sharded else self.keep)
@@ -158,5 +158,5 @@ class GroupedLinear(_LinearModule):
         return call_grouped(x, ends, *self._call())
 
 
-_PLAIN = (Linear, GroupedLinear)
+_USUAL = (Linear, GroupedLinear)
 """Classes in which no property hides a parameter. torch's parametrizations derive classes that have such properties."""
