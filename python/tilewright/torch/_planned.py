@@ -87,8 +87,9 @@ _apply: Any = super(torch.autograd.Function, PlannedLinear).apply  # without wha
 
 
 def _bias_gradient(call: _core.LinearCall, dy: torch.Tensor, ends: torch.Tensor | None) -> torch.Tensor:
-    sums = _sums.sums_of_groups(dy if dy.dim() == 2 else dy.reshape(-1, dy.shape[-1]), ends)
-    return sums.to(torch_dtype(call.bias_format)).view(call.w_shape[:-1])
+    rows = dy if dy.dim() == 2 else dy.reshape(-1, dy.shape[-1])
+    sums = _sums.sum_of_rows(rows) if ends is None else _sums.sums_of_groups(rows, ends)
+    return sums if call.bias_format == "f32" else sums.to(torch_dtype(call.bias_format))
 
 
 def _generally(ctx: Any, dy: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:

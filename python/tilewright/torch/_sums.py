@@ -38,10 +38,15 @@ def group_of_rows(ends: torch.Tensor, tokens: int) -> torch.Tensor:
     return torch.searchsorted(ends, torch.arange(tokens, device=ends.device, dtype=ends.dtype), right=True)
 
 
+def sum_of_rows(dy: torch.Tensor) -> torch.Tensor:
+    """[N]: the sum over the tokens of a dense layer, as `sums_of_groups` has it."""
+    return dy.sum(0, dtype=torch.float64).float()
+
+
 def sums_of_groups(dy: torch.Tensor, ends: torch.Tensor | None) -> torch.Tensor:
     """[groups, N]: the sum over the tokens of each group in f64, always in the same order, rounded to f32."""
     if ends is None:
-        return dy.sum(0, keepdim=True, dtype=torch.float64).float()
+        return sum_of_rows(dy)[None]
     # Not a product with masks of the groups: torch may round it to tf32, and a NaN of one group reaches all groups. Not
     # index_add or cumsum: on a GPU their order of additions differs from run to run.
     columns = aligned_rows(dy, ends)
