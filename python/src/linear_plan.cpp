@@ -153,7 +153,7 @@ nb::object place_of(const Tensor& part) {
                           tuple_of(part.strides));
 }
 
-/// The operands that forward keeps for backward, in one part of memory.
+/// The operands that forward keeps for backward, in the bytes of one tensor.
 struct Kept {
     Operand x{};
     Operand w{};
@@ -259,6 +259,7 @@ public:
     bool is_differentiable() const { return wanted_.x || wanted_.w || wanted_.bias; }
     bool reads_w_again() const { return requantizes_ && wanted_.x; }
 
+    /// (Y, the bytes that backward reads or None), for tensors of this kind at these addresses.
     nb::object forward(const LayerTensors& at) const {
         const nb::object memory = kept_bytes_ > 0 ? new_kept_->make() : nb::object(nb::none());
         const nb::object y = new_y_.make();
@@ -276,6 +277,8 @@ public:
         return nb::make_tuple(y, memory);
     }
 
+    /// (dX or None, dW or None). `memory`: of forward; `w_given`: W, if it is read again. None instead: something sees
+    /// operators, or a tensor is not of the kind that forward expects.
     nb::object backward(nb::handle dy_given, nb::handle memory, nb::handle w_given, nb::handle ends,
                         nb::handle main_grad) const {
         if (!torch_is_unobserved() || torch_records_gradients()) return nb::none();
