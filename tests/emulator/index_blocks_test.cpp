@@ -4,7 +4,6 @@
 #include <tilewright/error.h>
 
 #include <algorithm>
-#include <tuple>
 #include <vector>
 
 #include "cpu/exact/exact.h"
@@ -91,17 +90,6 @@ TEST(IndexBlocks, RowsOfTwoGroupsAreReportedAndNotMultiplied) {
             expect_report(of, call);
         }
     }
-}
-
-TEST(MixedRow, KeepsRowAndGroups) {
-    for (const auto& [row, group, first] : {std::tuple{0, 0, -1}, {2147483646, 7, 65533}, {5, 65533, 0}}) {
-        const hopper::MixedRow packed{hopper::MixedRow::pack(row, group, first)};
-        EXPECT_NE(packed.word, 0U);
-        EXPECT_EQ(packed.row(), row);
-        EXPECT_EQ(packed.group(), group);
-        EXPECT_EQ(packed.first_group(), first);
-    }
-    EXPECT_EQ(hopper::MixedRow{hopper::MixedRow::pack(1, 2000000000, 3)}.group(), 65534);
 }
 
 }  // namespace

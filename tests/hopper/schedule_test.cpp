@@ -51,20 +51,25 @@ hopper::Arguments arguments_of(const Mix& mix, hopper::KernelReport& report) {
     return arguments;
 }
 
-template <Design tile>
-Taken tiles_of(const Mix& mix) {
+/// Calls take(work) for each tile that a block takes.
+template <Design tile, class Take>
+void run_schedule(const Mix& mix, Take take) {
     hopper::KernelReport report{};
     const hopper::Arguments arguments = arguments_of(mix, report);
-    Taken taken;
     emulator::launch({.blocks = mix.blocks, .cluster = tile.cluster.size, .threads = hopper::warp_threads}, [&] {
         hopper::GroupedSchedule<tile> schedule(arguments, hopper::block_index(), hopper::block_count());
         for (WorkTile work = schedule.next(); work.exists != 0; work = schedule.next()) {
-            if (hopper::lane_index() == 0) {
-                taken.emplace(work.batch, work.group, work.row, work.column, work.row_end);
-            }
+            if (hopper::lane_index() == 0) take(work);
         }
     });
     EXPECT_EQ(report.mixed.word, 0U);
+}
+
+template <Design tile>
+Taken tiles_of(const Mix& mix) {
+    Taken taken;
+    run_schedule<tile>(
+        mix, [&](const WorkTile& work) { taken.emplace(work.batch, work.group, work.row, work.column, work.row_end); });
     return taken;
 }
 
@@ -146,6 +151,22 @@ void fill_entries(Mix& mix, std::mt19937_64& random) {
     if (random() % 2 == 0) narrow_entries(mix, random);
 }
 
+/// `ends`: also where rasters end.
+template <Design tile>
+void expect_tiles(const Mix& mix, int number, bool ends = false) {
+    const Geometry& g = mix.geometry;
+    const Taken taken = tiles_of<tile>(mix), wanted = expected<tile>(mix);
+    const bool same =
+        ends ? taken == wanted : without_raster_ends<tile>(taken, mix) == without_raster_ends<tile>(wanted, mix);
+    ASSERT_TRUE(same) << name(g.grouping.grouping) << ", " << g.groups << " groups, m " << g.m << ", n " << g.n << ", "
+                      << mix.blocks << " blocks, mix " << number;
+}
+
+constexpr Design tile_of(int m, int n, int warpgroups, const hopper::Cluster& cluster = {}) {
+    return design_of(
+        Kernel{.shape = {.m = m, .n = n, .warpgroups = warpgroups}, .cluster = cluster, .groups = Groups::rows});
+}
+
 template <Design tile>
 void expect_every_tile_once(int mixes) {
     std::mt19937_64 random(static_cast<std::uint64_t>(tile.shape.m));
@@ -160,27 +181,20 @@ void expect_every_tile_once(int mixes) {
         mix.blocks = tile.cluster.size * (1 + static_cast<int>(random() % 7));
         mix.raster_width = 1 + static_cast<int>(random() % 3);
         fill_entries(mix, random);
-        ASSERT_EQ(without_raster_ends<tile>(tiles_of<tile>(mix), mix),
-                  without_raster_ends<tile>(expected<tile>(mix), mix))
-            << name(g.grouping.grouping) << ", " << g.groups << " groups, m " << g.m << ", n " << g.n << ", "
-            << mix.blocks << " blocks, mix " << i;
+        expect_tiles<tile>(mix, i);
     }
 }
 
 TEST(GroupedSchedule, TakesEveryTileOnce) {
     constexpr int share = TILEWRIGHT_SAMPLES != 0 ? 4 : 1;  // fewer mixes under sanitizers
-    expect_every_tile_once<design_of(Kernel{.shape = {.m = 64, .n = 128, .warpgroups = 1}, .groups = Groups::rows})>(
-        200 / share);
-    expect_every_tile_once<design_of(Kernel{.shape = {.m = 192, .n = 64, .warpgroups = 3}, .groups = Groups::rows})>(
-        100 / share);
-    expect_every_tile_once<design_of(
-        Kernel{.shape = {.m = 128, .n = 32}, .cluster = hopper::share_a(2), .groups = Groups::rows})>(100 / share);
+    expect_every_tile_once<tile_of(64, 128, 1)>(200 / share);
+    expect_every_tile_once<tile_of(192, 64, 3)>(100 / share);
+    expect_every_tile_once<tile_of(128, 32, 2, hopper::share_a(2))>(100 / share);
 }
 
 /// For contiguous indices, hundreds of rows are skipped at once.
 TEST(GroupedSchedule, FindsTheEndsOfLongRuns) {
-    constexpr Kernel kernel{.shape = {.m = 64, .n = 128, .warpgroups = 1}, .groups = Groups::rows};
-    constexpr Design tile = design_of(kernel);
+    constexpr Design tile = tile_of(64, 128, 1);
     std::mt19937_64 random(1);
     for (int i = 0; i < 20; ++i) {
         Mix mix{.blocks = 2, .raster_width = 20 + static_cast<int>(random() % 80)};
@@ -194,16 +208,13 @@ TEST(GroupedSchedule, FindsTheEndsOfLongRuns) {
                                       static_cast<std::int32_t>(random() % 4) - 1);
         }
         g.grouping.sizes = row_major(mix.narrow_entries.data(), Format::i32, {g.m});
-        ASSERT_EQ(without_raster_ends<tile>(tiles_of<tile>(mix), mix),
-                  without_raster_ends<tile>(expected<tile>(mix), mix))
-            << "mix " << i;
+        expect_tiles<tile>(mix, i);
     }
 }
 
 /// The warp that reads the sizes skips 32 empty groups at a time.
 TEST(GroupedSchedule, SkipsEmptyGroups) {
-    constexpr Kernel kernel{.shape = {.m = 64, .n = 128, .warpgroups = 1}, .groups = Groups::rows};
-    constexpr Design tile = design_of(kernel);
+    constexpr Design tile = tile_of(64, 128, 1);
     std::mt19937_64 random(2);
     for (int i = 0; i < 60; ++i) {
         Mix mix{.blocks = 2, .raster_width = 1 + static_cast<int>(random() % 3)};
@@ -224,37 +235,42 @@ TEST(GroupedSchedule, SkipsEmptyGroups) {
         }
         g.grouping.sizes = row_major(mix.entries.data(), Format::i64, {g.groups});
         if (random() % 2 == 0) narrow_entries(mix, random);
-        ASSERT_EQ(tiles_of<tile>(mix), expected<tile>(mix))
-            << name(g.grouping.grouping) << ", " << g.groups << " groups, mix " << i;
+        expect_tiles<tile>(mix, i, true);
     }
 }
 
 /// Every block takes as many tiles as any other, give or take one, and of a strict alternation of two kinds both.
 TEST(GroupedSchedule, BlocksTakeTheTailsOfGroupsInTurn) {
-    constexpr Kernel kernel{.shape = {.m = 64, .n = 64, .warpgroups = 1}, .groups = Groups::rows};
-    constexpr Design tile = design_of(kernel);
-    Mix mix;
-    mix.geometry.groups = 32;
-    mix.geometry.m = 32 * 80;
-    mix.geometry.n = 64 * 8;
-    mix.geometry.grouping.grouping = Grouping::m_grouped_offsets;
-    for (int group = 1; group <= 32; ++group) mix.entries.push_back(group * 80);
-    mix.geometry.grouping.sizes = row_major(mix.entries.data(), Format::i64, {32});
+    constexpr Design tile = tile_of(64, 64, 1);
     constexpr int blocks = 16;
+    Mix mix{.blocks = blocks, .raster_width = 8};
+    Geometry& g = mix.geometry;
+    g.groups = 32;
+    g.m = 32 * 80;
+    g.n = 64 * 8;
+    g.grouping.grouping = Grouping::m_grouped_offsets;
+    for (int group = 1; group <= 32; ++group) mix.entries.push_back(group * 80);
+    g.grouping.sizes = row_major(mix.entries.data(), Format::i64, {32});
     std::array<int, blocks> tails{};
-    mix.raster_width = 8;
-    hopper::KernelReport report{};
-    const hopper::Arguments arguments = arguments_of(mix, report);
-    emulator::launch({.blocks = blocks, .threads = hopper::warp_threads}, [&] {
-        hopper::GroupedSchedule<tile> schedule(arguments, hopper::block_index(), hopper::block_count());
-        for (WorkTile work = schedule.next(); work.exists != 0; work = schedule.next()) {
-            if (hopper::lane_index() == 0 && work.row_end - work.row < tile.shape.m) ++tails[hopper::block_index()];
-        }
+    run_schedule<tile>(mix, [&](const WorkTile& work) {
+        if (work.row_end - work.row < tile.shape.m) ++tails[hopper::block_index()];
     });
     for (const int count : tails) {
         EXPECT_GE(count, 14);
         EXPECT_LE(count, 18);
     }
+}
+
+/// The report of a block with rows of two groups.
+TEST(MixedRow, KeepsRowAndGroups) {
+    for (const auto& [row, group, first] : {std::tuple{0, 0, -1}, {2147483646, 7, 65533}, {5, 65533, 0}}) {
+        const hopper::MixedRow packed{hopper::MixedRow::pack(row, group, first)};
+        EXPECT_NE(packed.word, 0U);
+        EXPECT_EQ(packed.row(), row);
+        EXPECT_EQ(packed.group(), group);
+        EXPECT_EQ(packed.first_group(), first);
+    }
+    EXPECT_EQ(hopper::MixedRow{hopper::MixedRow::pack(1, 2000000000, 3)}.group(), 65534);
 }
 
 }  // namespace
