@@ -62,47 +62,61 @@ std::vector<std::string_view> parts(std::string_view text, char separator) {
 
 std::vector<std::string> strings(const std::vector<std::string_view>& views) { return {views.begin(), views.end()}; }
 
-/// "RECIPES FLAGS | TILE | SERVES | CALLS | TAGS | REASON": a kernel for each recipe and each word of SERVES.
-std::vector<KernelRow> kernels_of_line(std::string_view line) {
-    const std::vector<std::string_view> cells = planner::split(line, '|');
-    if (cells.size() < 3) throw std::invalid_argument("got too few cells; expected recipe, tile and what it serves");
+/// "RECIPES FLAGS": the fields of a kernel that its recipes share; `words` are those of the text.
+KernelRow row_of_head(const std::vector<std::string_view>& words) {
     KernelRow row;
-    const std::vector<std::string_view> head = parts(cells[0], ' ');
-    if (head.empty()) throw std::invalid_argument("got no recipe");
-    for (const std::string_view flag : std::vector(head.begin() + 1, head.end())) {
+    for (const std::string_view flag : std::vector(words.begin() + 1, words.end())) {
         if (flag == "unpromoted") {
             row.unpromoted = true;
         } else if (flag == "every_lane") {
             row.every_lane = true;
+        } else if (flag == "sanitize") {
+            row.sanitize = true;
+            continue;
         } else if (!take(groups_words, flag, row.groups) && !take(layout_words, flag, row.layout) &&
                    !take(operands_words, flag, row.operands)) {
             throw std::invalid_argument(fmt::format("got '{}'; expected groups, a layout or operands", flag));
         }
+        row.text += fmt::format(" {}", flag);
     }
-    const std::optional<planner::PlannedTile> tile = planner::parse_tile(trimmed(cells[1]));
-    if (!tile) throw std::invalid_argument(fmt::format("got '{}'; expected a tile", trimmed(cells[1])));
-    row.tile = *tile;
-    if (cells.size() > 3) row.calls = strings(parts(cells[3], ' '));
-    if (cells.size() > 4) row.sanitize = trimmed(cells[4]) == "sanitize";
+    return row;
+}
+
+/// "HEADS | TILES | SERVES | CALLS | REASON": a kernel for each recipe of a head, tile and word of SERVES.
+std::vector<KernelRow> kernels_of_line(std::string_view line) {
+    const std::vector<std::string_view> cells = planner::split(line, '|');
+    if (cells.size() < 3) throw std::invalid_argument("got too few cells; expected recipe, tile and what it serves");
     std::vector<KernelRow> list;
-    for (const std::string_view recipes : parts(head[0], ',')) {
-        for (const std::string_view serves : parts(cells[2], ' ')) {
-            if (!take(serves_words, serves, row.serves))
-                throw std::invalid_argument(fmt::format("got '{}'; expected what the kernel serves", serves));
-            row.recipes = strings(parts(recipes, '/'));
-            row.text = std::string(recipes);
-            for (std::size_t i = 1; i < head.size(); ++i) row.text += fmt::format(" {}", head[i]);
-            row.text += fmt::format(" | {} | {}", name(row.tile), serves);
-            list.push_back(row);
+    for (const std::string_view head : parts(cells[0], ';')) {
+        const std::vector<std::string_view> words = parts(head, ' ');
+        const KernelRow shared = row_of_head(words);
+        for (const std::string_view tile : parts(cells[1], ';')) {
+            const std::optional<planner::PlannedTile> parsed = planner::parse_tile(tile);
+            if (!parsed) throw std::invalid_argument(fmt::format("got '{}'; expected a tile", tile));
+            for (const std::string_view recipes : parts(words[0], ',')) {
+                for (const std::string_view serves : parts(cells[2], ' ')) {
+                    KernelRow row = shared;
+                    if (!take(serves_words, serves, row.serves))
+                        throw std::invalid_argument(fmt::format("got '{}'; expected what the kernel serves", serves));
+                    row.recipes = strings(parts(recipes, '/'));
+                    row.tile = *parsed;
+                    row.text = fmt::format("{}{} | {} | {}", recipes, shared.text, name(row.tile), serves);
+                    if (cells.size() > 3) row.calls = strings(parts(cells[3], ' '));
+                    list.push_back(row);
+                }
+            }
         }
     }
+    if (list.empty()) throw std::invalid_argument("got no kernel; expected a recipe, a tile and what it serves");
     return list;
 }
 
-/// A file's lines: "calls NAME", lines that begin with spaces (calls of that set), "kernel ...", "shipped ...".
+/// A file's lines: "calls NAME | WORDS", "kernel ...", "shipped ...", and lines that begin with spaces: calls of the
+/// set or of the kernels before them, between bars.
 void read_file(const std::filesystem::path& path, Matrix& matrix) {
     std::ifstream file(path);
     std::string set;
+    std::vector<std::string> shared;  // words of all calls of the set
     int number = 0;
     for (std::string line; std::getline(file, line);) {
         const std::string place = fmt::format("{}:{}", path.filename().string(), ++number);
@@ -111,18 +125,32 @@ void read_file(const std::filesystem::path& path, Matrix& matrix) {
         try {
             if (line.front() == ' ') {
                 if (set.empty()) throw std::invalid_argument("got a call outside of a set");
-                matrix.calls[set].push_back({.place = place, .words = strings(parts(text, ' '))});
-            } else if (text.starts_with("calls ")) {
-                set = trimmed(text.substr(6));
+                for (KernelRow& row : matrix.kernels) {
+                    if (row.place == set && !matrix.calls.contains(set)) row.calls.push_back(set);
+                }
+                for (const std::string_view call : parts(text, '|')) {
+                    CallRow row{.place = place, .words = shared};
+                    for (const std::string_view word : parts(call, ' ')) row.words.emplace_back(word);
+                    matrix.calls[set].push_back(row);
+                }
+                continue;
+            }
+            const std::vector<std::string_view> cells = parts(text.substr(std::min(text.find(' '), text.size())), '|');
+            shared.clear();
+            set.clear();
+            if (text.starts_with("calls ")) {
+                set = cells.at(0);
+                if (cells.size() > 1) shared = strings(parts(cells[1], ' '));
                 if (matrix.calls.contains(set)) throw std::invalid_argument("got a set of calls that there is already");
             } else if (text.starts_with("kernel ")) {
+                set = place;
                 for (KernelRow& row : kernels_of_line(text.substr(7))) {
                     row.place = place;
                     matrix.kernels.push_back(row);
                 }
             } else if (text.starts_with("shipped ")) {
-                const std::vector<std::string_view> cells = parts(text.substr(8), '|');
-                matrix.shipped[std::string(cells.at(0))] = strings(parts(cells.at(1), ' '));
+                for (const std::string_view kernels : parts(cells.at(0), ';'))
+                    matrix.shipped[std::string(kernels)] = strings(parts(cells.at(1), ' '));
             } else {
                 throw std::invalid_argument("got no line of the matrix; expected 'calls', 'kernel' or 'shipped'");
             }

@@ -110,31 +110,25 @@ check::FarScales far_scales(std::string_view text) {
             .odd = parts.size() > 2};
 }
 
-bool serves_groups(Groups groups, Grouping grouping) {
-    switch (groups) {
-        case Groups::none: return grouping == Grouping::dense || grouping == Grouping::batched;
-        case Groups::rows:
-            return grouping != Grouping::dense && grouping != Grouping::batched && !is_k_grouped(grouping);
-        case Groups::k_aligned: return grouping == Grouping::k_grouped_aligned_offsets;
-        case Groups::k_anywhere: return grouping == Grouping::k_grouped || grouping == Grouping::k_grouped_flat;
-    }
-    return false;
-}
-
 /// The first of "offsets/batched" that is a grouping of the kernel.
 Grouping grouping(Groups groups, std::string_view text) {
-    constexpr std::array words{std::pair{"dense", Grouping::dense},
-                               std::pair{"batched", Grouping::batched},
-                               std::pair{"masked", Grouping::m_grouped_masked},
-                               std::pair{"offsets", Grouping::m_grouped_offsets},
-                               std::pair{"aligned", Grouping::m_grouped_aligned_offsets},
-                               std::pair{"indices", Grouping::m_grouped_indices},
-                               std::pair{"k_aligned", Grouping::k_grouped_aligned_offsets},
-                               std::pair{"k_groups", Grouping::k_grouped},
-                               std::pair{"flat", Grouping::k_grouped_flat}};
+    struct Word {
+        std::string_view text;
+        Grouping grouping;
+        Groups groups;
+    };
+    static constexpr Word words[] = {{"dense", Grouping::dense, Groups::none},
+                                     {"batched", Grouping::batched, Groups::none},
+                                     {"masked", Grouping::m_grouped_masked, Groups::rows},
+                                     {"offsets", Grouping::m_grouped_offsets, Groups::rows},
+                                     {"aligned", Grouping::m_grouped_aligned_offsets, Groups::rows},
+                                     {"indices", Grouping::m_grouped_indices, Groups::rows},
+                                     {"k_aligned", Grouping::k_grouped_aligned_offsets, Groups::k_aligned},
+                                     {"k_groups", Grouping::k_grouped, Groups::k_anywhere},
+                                     {"flat", Grouping::k_grouped_flat, Groups::k_anywhere}};
     for (const std::string_view part : planner::split(text, '/')) {
-        for (const auto& [word, grouping] : words) {
-            if (part == word && serves_groups(groups, grouping)) return grouping;
+        for (const Word& word : words) {
+            if (part == word.text && groups == word.groups) return word.grouping;
         }
     }
     throw std::invalid_argument(
