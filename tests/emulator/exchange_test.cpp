@@ -34,16 +34,15 @@ constexpr std::int64_t wait_limit = 10'000'000'000;  // nanoseconds
 
 /// How a rank runs a step: on the CPU, or on the emulator.
 struct OnCpu {
-    template <class Step>
-    void one(const Step& step) const {
-        if constexpr (requires { moe::run_on_cpu(step, ConversionOptions{}); }) {
-            moe::run_on_cpu(step, {.threads = 1});
-        } else {
-            moe::run_on_cpu(step);
-        }
-    }
     template <class... Steps>
     void operator()(const Steps&... steps) const {
+        const auto one = [](const auto& step) {
+            if constexpr (requires { moe::run_on_cpu(step, ConversionOptions{}); }) {
+                moe::run_on_cpu(step, {.threads = 1});
+            } else {
+                moe::run_on_cpu(step);
+            }
+        };
         (one(steps), ...);
     }
 };
@@ -219,9 +218,8 @@ private:
         std::vector<std::uint16_t> weights(ids.size());
         const std::int64_t numbers = ranks_ * (each - 1);
         for (std::size_t i = 0; i < ids.size(); ++i) {  // a few name no expert
-            ids[i] = static_cast<std::int64_t>(check::random_bits(seed, 10 + static_cast<std::int64_t>(i)) %
-                                               static_cast<std::uint64_t>(numbers + 2)) -
-                     1;
+            const std::uint64_t random = check::random_bits(seed, 10 + static_cast<std::int64_t>(i));
+            ids[i] = static_cast<std::int64_t>(random % static_cast<std::uint64_t>(numbers + 2)) - 1;
             weights[i] = static_cast<std::uint16_t>(0x3F80 + i);
         }
         std::vector<std::int32_t> places(static_cast<std::size_t>(2 * numbers), -1);  // two copies of number 0
@@ -337,26 +335,49 @@ std::vector<std::vector<Results>> rounds(Group& group, int count, int late, Run 
     return all;
 }
 
+struct RoundsCase {
+    int ranks = 1;
+    bool quantized = false;
+    Format sums = Format::bf16;
+    int count = 6;
+    int late = -1;  // a rank
+    OnEmulator how{};
+};
+
+void expect_cpu_results(const RoundsCase& c) {
+    SCOPED_TRACE(std::to_string(c.ranks) + (c.quantized ? " ranks, quantized" : " ranks") +
+                 (c.how.joins ? ", joined" : ""));
+    Group on_cpu(c.ranks, c.quantized, c.sums), on_emulator(c.ranks, c.quantized, c.sums);
+    const auto wanted = rounds(on_cpu, c.count, -1, OnCpu{}), found = rounds(on_emulator, c.count, c.late, c.how);
+    for (int rank = 0; rank < c.ranks; ++rank) {
+        for (std::size_t round = 0; round < wanted[static_cast<std::size_t>(rank)].size(); ++round) {
+            const auto index = static_cast<std::size_t>(rank);
+            EXPECT_EQ(found[index][round].difference(wanted[index][round], c.how.joins), "")
+                << "rank " << rank << ", round " << round;
+        }
+        EXPECT_EQ(on_emulator.report(rank).bits, 0U);
+    }
+}
+
 TEST(Exchange, EveryRoundHasTheResultsOfTheCpu) {
-    for (const int variant : {0, 1, 2, 3}) {
-        const bool quantized = variant % 2 == 1, joins = variant >= 2;
+    for (const bool joins : {false, true}) {
         for (const int ranks : {1, 2, 3}) {
-            SCOPED_TRACE(std::to_string(ranks) + (quantized ? " ranks, quantized" : " ranks") +
-                         (joins ? ", joined" : ""));
-            Group on_cpu(ranks, quantized), on_emulator(ranks, quantized);
-            const auto wanted = rounds(on_cpu, 6, -1, OnCpu{});
-            const auto found =
-                rounds(on_emulator, 6, ranks - 1, OnEmulator{.seed = quantized ? 5U : 0U, .joins = joins});
-            for (int rank = 0; rank < ranks; ++rank) {
-                for (std::size_t round = 0; round < 6; ++round) {
-                    const auto index = static_cast<std::size_t>(rank);
-                    EXPECT_EQ(found[index][round].difference(wanted[index][round], joins), "")
-                        << "rank " << rank << ", round " << round;
-                }
-                EXPECT_EQ(on_emulator.report(rank).bits, 0U);
+            for (const bool quantized : {false, true}) {
+                expect_cpu_results({.ranks = ranks,
+                                    .quantized = quantized,
+                                    .late = ranks - 1,
+                                    .how = {.seed = quantized ? 5U : 0U, .joins = joins}});
             }
         }
+        for (const int ranks : {1, 2, 3, 4}) {
+            expect_cpu_results({.ranks = ranks,
+                                .sums = Format::f32,
+                                .count = 4,
+                                .late = 0,
+                                .how = {.seed = static_cast<std::uint64_t>(ranks), .joins = joins}});
+        }
     }
+    expect_cpu_results({.ranks = 2, .count = 20, .late = 1, .how = {.seed = 3, .joins = true}});
 }
 
 /// A GPU that many ranks share has room for a cluster of each.
@@ -379,41 +400,11 @@ TEST(Exchange, ManyRanksRouteInSmallClusters) {
     }
 }
 
-TEST(Exchange, SumsInF32HaveTheResultsOfTheCpu) {
-    for (const bool joins : {false, true}) {
-        for (const int ranks : {1, 2, 3, 4}) {
-            SCOPED_TRACE(std::to_string(ranks) + (joins ? " ranks, joined" : " ranks"));
-            Group on_cpu(ranks, false, Format::f32), on_emulator(ranks, false, Format::f32);
-            const auto wanted = rounds(on_cpu, 4, -1, OnCpu{});
-            const auto found =
-                rounds(on_emulator, 4, 0, OnEmulator{.seed = static_cast<std::uint64_t>(ranks), .joins = joins});
-            for (std::size_t rank = 0; rank < wanted.size(); ++rank) {
-                for (std::size_t round = 0; round < wanted[rank].size(); ++round) {
-                    EXPECT_EQ(found[rank][round].difference(wanted[rank][round], joins), "")
-                        << "rank " << rank << ", round " << round;
-                }
-            }
-        }
-    }
-}
-
 /// Sums of other bits: each rank's is not rounded.
 TEST(Exchange, SumsInF32AreNotThoseInBf16) {
     Group rounded(2), exact(2, false, Format::f32);
     const auto in_bf16 = rounds(rounded, 2, -1, OnCpu{}), in_f32 = rounds(exact, 2, -1, OnCpu{});
     EXPECT_EQ(in_f32[0][1].difference(in_bf16[0][1]), "results");
-}
-
-TEST(Exchange, ARankThatIsLateIsWaitedFor) {
-    Group on_cpu(2, false), on_emulator(2, false);
-    const auto wanted = rounds(on_cpu, 20, 0, OnCpu{});
-    const auto found = rounds(on_emulator, 20, 1, OnEmulator{.seed = 3, .joins = true});
-    for (std::size_t rank = 0; rank < 2; ++rank) {
-        for (std::size_t round = 0; round < 20; ++round) {
-            EXPECT_EQ(found[rank][round].difference(wanted[rank][round], true), "")
-                << "rank " << rank << ", round " << round;
-        }
-    }
 }
 
 TEST(Exchange, ARankThatIsGoneEndsTheWait) {
@@ -447,22 +438,17 @@ TEST(Exchange, AWrongCallIsReported) {
     EXPECT_EQ(group.report(0).rank(), 1);
 }
 
-/// A rank that is ahead has passed a barrier whose word it has overwritten.
 TEST(Exchange, AWordCountsForItsCallOnly) {
-    const formats::RankWord wrong = formats::RankWord::of(5, CallState::wrong);
-    EXPECT_TRUE(wrong.is_wrong_in(4));
+    using formats::RankWord;
+    const RankWord wrong = RankWord::of(5, CallState::wrong), first = RankWord::of(1, CallState::right);
+    EXPECT_TRUE(wrong.is_wrong_in(4));  // A rank that is ahead has passed a barrier whose word it has overwritten.
     EXPECT_TRUE(wrong.is_wrong_in(5));
     EXPECT_FALSE(wrong.is_wrong_in(3));
-    EXPECT_FALSE(formats::RankWord::of(4, CallState::right).is_wrong_in(4));
-}
-
-/// The epoch wraps around after 2^31 calls.
-TEST(Exchange, EpochsWrapAround) {
-    const formats::RankWord word = formats::RankWord::of(1, CallState::right);
-    EXPECT_TRUE(word.has_come_to(0xFFFF'FFFFU));
-    EXPECT_TRUE(word.has_come_to(1));
-    EXPECT_FALSE(word.has_come_to(2));
-    EXPECT_FALSE(formats::RankWord::of(0xFFFF'FFFFU, CallState::right).has_come_to(0));
+    EXPECT_FALSE(RankWord::of(4, CallState::right).is_wrong_in(4));
+    EXPECT_TRUE(first.has_come_to(0xFFFF'FFFFU));  // The epoch wraps around after 2^31 calls.
+    EXPECT_TRUE(first.has_come_to(1));
+    EXPECT_FALSE(first.has_come_to(2));
+    EXPECT_FALSE(RankWord::of(0xFFFF'FFFFU, CallState::right).has_come_to(0));
 }
 
 }  // namespace

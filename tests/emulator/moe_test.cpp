@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -21,62 +22,86 @@ using moe::Rows;
 
 constexpr std::byte untouched{0xCD};  // what Matrix fills its memory with
 
-/// An operand in memory, with scales if its recipe has them.
+/// An operand in memory, with scales if its recipe has them. `gap` columns that are not its follow each row.
 struct Target {
-    Target(const OperandRecipe& recipe, const Dims& shape) : values(recipe.values, shape) {
+    Target(const OperandRecipe& recipe, Dims shape, std::int64_t gap = 0) : values(recipe.values, wider(shape, gap)) {
         operand = {.values = values.tensor(), .granularity = recipe.granularity};
-        if (recipe.granularity == Granularity::none) return;
-        scales.emplace(recipe.scales, scale_shape(recipe.granularity, shape));
+        operand.values.shape = shape;
+        if (recipe.granularity == none) return;
+        const bool along_rows = recipe.granularity == blocks && shape.rank() == 2;
+        scales.emplace(recipe.scales, scale_shape(recipe.granularity, shape),
+                       along_rows ? Order::transposed : Order::row_major);
         operand.scales = scales->tensor();
-        if (recipe.granularity == Granularity::block_1x128 && shape.rank() == 2) {  // scales adjacent along rows
-            scales.emplace(recipe.scales, scale_shape(recipe.granularity, shape), Order::transposed);
-            operand.scales = scales->tensor();
+    }
+    static Dims wider(Dims shape, std::int64_t gap) {
+        shape[shape.rank() - 1] += gap;
+        return shape;
+    }
+    bool gaps_are_untouched() const {
+        const Rows rows(values.tensor());
+        for (std::int64_t row = 0; row < rows.count(); ++row) {
+            for (std::int64_t i = Rows(operand.values).columns(); i < rows.columns(); ++i) {
+                if (*rows.at(row, i) != untouched) return false;
+            }
         }
+        return values.gaps_are_untouched();
     }
     Matrix values;
     std::optional<Matrix> scales{};
     Operand operand;
 };
 
-std::vector<std::byte> elements(const Rows& rows, std::int64_t row, std::int64_t columns, std::int64_t bytes) {
-    std::vector<std::byte> all(static_cast<std::size_t>(columns * bytes));
-    for (std::int64_t i = 0; i < columns; ++i) {
-        std::memcpy(all.data() + i * bytes, rows.at(row, i), static_cast<std::size_t>(bytes));
-    }
-    return all;
-}
-
 /// Rows of `given` are those of `expected` where they exist; elsewhere each byte is `otherwise`.
 void expect_rows(const Rows& given, const Rows& expected, const std::vector<char>& exists, std::byte otherwise) {
-    const std::int64_t bytes = std::max<std::int64_t>(given.element_bytes(), 1);
-    const std::int64_t columns = given.element_bytes() == 0 ? given.columns() / 2 : given.columns();
     ASSERT_EQ(static_cast<std::size_t>(given.count()), exists.size());
+    const std::int64_t step = given.element_bytes() == 0 ? 2 : 1,
+                       bytes = std::max<std::int64_t>(given.element_bytes(), 1);
     for (std::int64_t row = 0; row < given.count(); ++row) {
-        const std::vector<std::byte> found = elements(given, row, columns, bytes);
-        std::vector<std::byte> wanted(found.size(), otherwise);
-        if (exists[static_cast<std::size_t>(row)] != 0) wanted = elements(expected, row, columns, bytes);
-        if (found == wanted) continue;
-        const auto first = std::mismatch(found.begin(), found.end(), wanted.begin()).first - found.begin();
-        ADD_FAILURE() << "row " << row << (exists[static_cast<std::size_t>(row)] != 0 ? "" : " (does not exist)")
-                      << ", byte " << first << " of elements of " << bytes << ": is " << int(found[first]) << ", not "
-                      << int(wanted[first]);
-        return;
+        const bool is_there = exists[static_cast<std::size_t>(row)] != 0;
+        for (std::int64_t i = 0; i < given.columns(); i += step) {
+            const std::vector<std::byte> found(given.at(row, i), given.at(row, i) + bytes);
+            std::vector<std::byte> wanted(found.size(), otherwise);
+            if (is_there) wanted.assign(expected.at(row, i), expected.at(row, i) + bytes);
+            if (found == wanted) continue;
+            ADD_FAILURE() << "row " << row << (is_there ? "" : " (does not exist)") << ", element " << i;
+            return;
+        }
     }
 }
 
 void expect_rows(const Target& given, const Target& expected, const std::vector<char>& exists,
                  std::byte otherwise = untouched) {
     expect_rows(Rows(given.operand.values), Rows(expected.operand.values), exists, otherwise);
-    EXPECT_TRUE(given.values.gaps_are_untouched());
+    EXPECT_TRUE(given.gaps_are_untouched());
     if (!given.scales) return;
     expect_rows(Rows::of_scales(given.operand.scales, given.operand.values),
                 Rows::of_scales(expected.operand.scales, expected.operand.values), exists, untouched);
 }
 
+/// The step's output on the emulator is the CPU's.
+template <class Step>
+void expect_cpu_rows(Step step, const OperandRecipe& recipe, const Dims& shape, const std::vector<char>& exists,
+                     std::int64_t gap = 0, std::byte otherwise = untouched) {
+    const Target given(recipe, shape, gap), expected(recipe, shape, gap);
+    const auto set_out = [&](const Target& target) {
+        if constexpr (requires { step.out.granularity; }) {
+            step.out = target.operand;
+        } else {
+            step.out = target.operand.values;
+        }
+    };
+    set_out(expected);
+    run_on_cpu(step, {});
+    set_out(given);
+    ASSERT_EQ(launch::unserved(step), "");
+    run_on_emulator(launch::lower(step), 13);
+    expect_rows(given, expected, exists, otherwise);
+}
+
 // ---- Recipes and shapes
 
-constexpr OperandRecipe unscaled(Format format) { return {.values = format, .granularity = Granularity::none}; }
-constexpr OperandRecipe by_blocks{Format::e4m3, Granularity::block_1x128};
+constexpr OperandRecipe unscaled(Format format) { return {.values = format, .granularity = none}; }
+constexpr OperandRecipe by_blocks{Format::e4m3, blocks};
 constexpr OperandRecipe by_rows{Format::e4m3, Granularity::row};
 constexpr OperandRecipe by_mx{Format::e4m3, Granularity::block_1x32, Format::ue8m0};
 
@@ -91,8 +116,8 @@ constexpr std::array all_written{Written{unscaled(Format::bf16)},
                                  Written{{Format::e5m2, Granularity::row}, true},
                                  Written{by_blocks},
                                  Written{by_blocks, true},
-                                 Written{{Format::e4m3, Granularity::block_1x128, Format::ue8m0}},
-                                 Written{{Format::e5m2, Granularity::block_1x128}},
+                                 Written{{Format::e4m3, blocks, Format::ue8m0}},
+                                 Written{{Format::e5m2, blocks}},
                                  Written{by_mx},
                                  Written{{Format::e5m2, Granularity::block_1x32, Format::ue8m0}, true}};
 constexpr std::array few_written{Written{unscaled(Format::bf16)}, Written{by_rows}, Written{by_blocks}, Written{by_mx}};
@@ -117,7 +142,7 @@ struct RouteOutputs {
         : rows(Format::i32, {c.tokens, c.choices + c.shared}),
           sources(Format::i32, {c.tokens * (c.choices + c.shared)}),
           ends(Format::i32, {c.experts}),
-          weights(Format::f32, {c.tokens * (c.choices + c.shared)}) {}
+          weights(Format::f32, sources.shape()) {}
     Routed routed() const { return {rows.tensor(), sources.tensor(), ends.tensor(), weights.tensor()}; }
     Matrix rows, sources, ends, weights;
 };
@@ -131,12 +156,7 @@ struct RouteCall {
             id = c.only >= 0 ? c.only : static_cast<std::int32_t>(random() % static_cast<unsigned>(range));
             if (c.wild && random() % 4 == 0) id = std::array{-1, range, 1 << 30, -2147483647}[random() % 4];
         }
-        wide.assign(narrow.begin(), narrow.end());
-        if (c.wild && c.wide) {
-            for (std::int64_t& id : wide) {
-                if (id < 0) id = std::int64_t{1} << 40;
-            }
-        }
+        for (const std::int32_t id : narrow) wide.push_back(c.wild && id < 0 ? std::int64_t{1} << 40 : id);
         map.resize(static_cast<std::size_t>(range));
         for (int i = 0; i < range; ++i) map[static_cast<std::size_t>(i)] = i % 2 == 0 ? i / 2 : -1;
         weights.fill_randomly(5);
@@ -155,24 +175,19 @@ struct RouteCall {
     moe::RouteStep step;
 };
 
-std::vector<std::uint8_t> bytes_of(const Matrix& matrix) {
-    const Tensor& tensor = matrix.tensor();
-    std::int64_t count = bits(tensor.format) / 8;
-    for (const std::int64_t size : tensor.shape) count *= size;
-    const auto* data = static_cast<const std::uint8_t*>(tensor.data);
-    return {data, data + count};
+void expect_same(const RouteOutputs& given, const RouteOutputs& expected) {
+    EXPECT_EQ(bytes(given.rows.tensor()), bytes(expected.rows.tensor()));
+    EXPECT_EQ(bytes(given.sources.tensor()), bytes(expected.sources.tensor()));
+    EXPECT_EQ(bytes(given.ends.tensor()), bytes(expected.ends.tensor()));
+    EXPECT_EQ(bytes(given.weights.tensor()), bytes(expected.weights.tensor()));
 }
 
-void expect_same(const RouteOutputs& given, const RouteOutputs& expected) {
-    EXPECT_EQ(bytes_of(given.rows), bytes_of(expected.rows));
-    EXPECT_EQ(bytes_of(given.sources), bytes_of(expected.sources));
-    EXPECT_EQ(bytes_of(given.ends), bytes_of(expected.ends));
-    EXPECT_EQ(bytes_of(given.weights), bytes_of(expected.weights));
-}
+using LowerRoute = std::function<std::vector<launch::OtherLaunch>(const moe::RouteStep&)>;
+
+std::vector<launch::OtherLaunch> usual(const moe::RouteStep& step) { return launch::lower(step); }
 
 /// `launches` of the step whose output is given.
-template <class Lower>
-void expect_cpu_route(const RouteCase& c, std::uint64_t seed, Lower launches) {
+void expect_cpu_route(const RouteCase& c, std::uint64_t seed = 3, const LowerRoute& launches = usual) {
     SCOPED_TRACE("tokens " + std::to_string(c.tokens) + " experts " + std::to_string(c.experts));
     RouteCall call(c);
     const RouteOutputs given(c), expected(c);
@@ -182,10 +197,6 @@ void expect_cpu_route(const RouteCase& c, std::uint64_t seed, Lower launches) {
     ASSERT_EQ(launch::unserved(call.step), "");
     run_on_emulator(launches(call.step), seed);
     expect_same(given, expected);
-}
-
-void expect_cpu_route(const RouteCase& c, std::uint64_t seed = 3) {
-    expect_cpu_route(c, seed, [](const moe::RouteStep& step) { return launch::lower(step); });
 }
 
 TEST(Moe, RoutesHaveTheCpusRows) {
@@ -198,28 +209,27 @@ TEST(Moe, RoutesHaveTheCpusRows) {
     expect_cpu_route({.tokens = 1024, .choices = 1, .experts = 16, .weights = Format::bf16}, 0);
     expect_cpu_route({.tokens = 205, .choices = 5, .experts = 255, .wild = true});
     expect_cpu_route({.tokens = 300, .choices = 4, .experts = 100, .weights = Format::f16, .gap = 3});
-}
-
-TEST(Moe, RoutesOfManyChoicesHaveTheCpusRows) {
-    expect_cpu_route({.tokens = 2731, .choices = 3, .experts = 257, .wild = true}, 0);  // one more than 8 full blocks
+    // One more than 8 full blocks, many choices, the most experts.
+    expect_cpu_route({.tokens = 2731, .choices = 3, .experts = 257, .wild = true}, 0);
     expect_cpu_route({.tokens = 4500, .choices = 2, .experts = 8, .shared = 2, .wide = true, .mapped = true}, 0);
+    expect_cpu_route({.tokens = 64, .choices = 4, .experts = 2048});
+    run_on_emulator(launch::lower(RouteCall({.tokens = 40}).step));  // no output is needed
 }
-
-TEST(Moe, RoutesOfTheMostExpertsHaveTheCpusRows) { expect_cpu_route({.tokens = 64, .choices = 4, .experts = 2048}); }
 
 TEST(Moe, RoutesOfAnyClusterHaveTheCpusRows) {
     using hopper::RouteKeeps;
-    const RouteCase few{.tokens = 1, .choices = 7, .experts = 9, .wild = true};
-    const RouteCase ragged{.tokens = 701, .choices = 3, .experts = 13, .shared = 1, .wild = true};
-    const RouteCase hot{.tokens = 2100, .choices = 1, .experts = 1030, .only = 1029, .weights = Format::f16};
     std::uint64_t seed = 0;
     for (const RouteKeeps keeps : {RouteKeeps::nothing, RouteKeeps::places, RouteKeeps::order}) {
-        for (const int blocks : {1, 2, 16}) {
-            SCOPED_TRACE("blocks " + std::to_string(blocks) + " keep " + std::to_string(static_cast<int>(keeps)));
-            const launch::RouteCluster cluster{.blocks = blocks, .keeps = keeps};
-            for (const RouteCase& c : {few, ragged, hot}) {
-                expect_cpu_route(c, seed++,
-                                 [&](const moe::RouteStep& step) { return std::vector{launch::lower(step, cluster)}; });
+        for (const int count : {1, 2, 16}) {
+            SCOPED_TRACE("blocks " + std::to_string(count) + " keep " + std::to_string(static_cast<int>(keeps)));
+            const LowerRoute in_cluster = [&](const moe::RouteStep& step) {
+                return std::vector{launch::lower(step, {.blocks = count, .keeps = keeps})};
+            };
+            for (const RouteCase& c :
+                 {RouteCase{.tokens = 1, .choices = 7, .experts = 9, .wild = true},
+                  {.tokens = 701, .choices = 3, .experts = 13, .shared = 1, .wild = true},
+                  {.tokens = 2100, .choices = 1, .experts = 1030, .only = 1029, .weights = Format::f16}}) {
+                expect_cpu_route(c, seed++, in_cluster);
             }
         }
     }
@@ -229,12 +239,14 @@ TEST(Moe, RoutesReadAdjacentIdsAndWeightsAsSuch) {
     const auto adjacent = [](const RouteCase& c) {
         return launch::lower(RouteCall(c).step).front().of<launch::Route>().arguments.adjacent;
     };
-    EXPECT_TRUE(adjacent({.tokens = 40, .choices = 3}));
-    EXPECT_FALSE(adjacent({.tokens = 40, .choices = 3, .shared = 1}));
-    EXPECT_FALSE(adjacent({.tokens = 40, .choices = 3, .wide = true}));
-    EXPECT_FALSE(adjacent({.tokens = 40, .choices = 3, .mapped = true}));
-    EXPECT_FALSE(adjacent({.tokens = 40, .choices = 3, .weights = Format::f16}));
-    EXPECT_FALSE(adjacent({.tokens = 40, .choices = 3, .gap = 1}));
+    EXPECT_TRUE(adjacent({.tokens = 40}));
+    for (const RouteCase& c : {RouteCase{.tokens = 40, .shared = 1},
+                               {.tokens = 40, .wide = true},
+                               {.tokens = 40, .mapped = true},
+                               {.tokens = 40, .weights = Format::f16},
+                               {.tokens = 40, .gap = 1}}) {
+        EXPECT_FALSE(adjacent(c));
+    }
 }
 
 TEST(Moe, RoutesInAPortableClusterHaveTheCpusRows) {
@@ -266,19 +278,20 @@ TEST(Moe, OwnersOfTokensGetTheirRows) {
             const RouteCase c{.tokens = ranks * room, .choices = 4, .experts = 9, .shared = shared, .wild = true};
             RouteCall call(c);
             const Dims all{c.tokens, c.choices + shared};
-            const std::int64_t bytes = room * all[1] * 4;
-            const std::array shifts{-bytes, std::int64_t{0}, bytes};
+            const std::int64_t size = room * all[1] * 4;
+            const std::array shifts{-size, std::int64_t{0}, size};
             const Matrix given(Format::i32, all), expected(Format::i32, all);
             call.step.owners = {.rank = own, .size = ranks, .shifts = shifts.data(), .room = room};
             const auto rows_in = [&](const Matrix& matrix) {
-                return row_major(static_cast<void*>(static_cast<std::byte*>(matrix.tensor().data) + own * bytes),
+                return row_major(static_cast<void*>(static_cast<std::byte*>(matrix.tensor().data) + own * size),
                                  Format::i32, {room, all[1]});
             };
             call.step.owner_rows = rows_in(expected);
             run_on_cpu(call.step);
             call.step.owner_rows = rows_in(given);
             run_on_emulator(launch::lower(call.step), static_cast<std::uint64_t>(room));
-            EXPECT_EQ(bytes_of(given), bytes_of(expected)) << room << " tokens of a rank, shared " << shared;
+            EXPECT_EQ(bytes(given.tensor()), bytes(expected.tensor()))
+                << room << " tokens of a rank, shared " << shared;
         }
     }
 }
@@ -286,8 +299,8 @@ TEST(Moe, OwnersOfTokensGetTheirRows) {
 TEST(Moe, RoutesKeepAsMuchAsSharedMemoryHolds) {
     const auto kept = [](const RouteCase& c, bool has_sources) {
         RouteCall call(c);
-        std::int32_t none = 0;
-        if (has_sources) call.step.out.sources = row_major(&none, Format::i32, {1});
+        std::int32_t source = 0;
+        if (has_sources) call.step.out.sources = row_major(&source, Format::i32, {1});
         return launch::route_cluster(call.step);
     };
     const RouteCase usual{.tokens = 8192, .choices = 8, .experts = 256};
@@ -298,11 +311,6 @@ TEST(Moe, RoutesKeepAsMuchAsSharedMemoryHolds) {
     EXPECT_EQ(kept({.tokens = 1 << 20, .choices = 1, .experts = 2048}, true).keeps, hopper::RouteKeeps::nothing);
     RouteCall call({.tokens = 8192, .choices = 8, .experts = 2048});
     EXPECT_THROW(launch::lower(call.step, {.blocks = 8}), Error);
-}
-
-TEST(Moe, RoutesNeedNoOutput) {
-    RouteCall call({.tokens = 40});
-    run_on_emulator(launch::lower(call.step));
 }
 
 // ---- Permutation
@@ -327,8 +335,10 @@ std::vector<char> placed(const Matrix& places, std::int64_t rows) {
 }
 
 /// Routes and permutes on both sides, into the rows of all choices.
-void expect_cpu_copies(RouteCall& call, const RouteCase& route, moe::PermuteStep step, const Target& given,
-                       const Target& expected, bool fused, std::uint64_t seed) {
+void expect_cpu_copies(RouteCall& call, const RouteCase& route, moe::PermuteStep step, const OperandRecipe& recipe,
+                       std::int64_t features, bool fused, std::uint64_t seed) {
+    const std::int64_t rows = route.tokens * (route.choices + route.shared);
+    const Target given(recipe, {rows, features}), expected(recipe, {rows, features});
     const RouteOutputs routed(route), wanted(route);
     call.step.out = wanted.routed();
     run_on_cpu(call.step);
@@ -346,23 +356,23 @@ void expect_cpu_copies(RouteCall& call, const RouteCase& route, moe::PermuteStep
     } else {
         run_on_emulator(launch::lower(step), seed);
     }
-    expect_rows(given, expected, placed(wanted.rows, route.tokens * (route.choices + route.shared)));
+    expect_rows(given, expected, placed(wanted.rows, rows));
 }
 
 void expect_cpu_bits(const PermuteCase& c) {
     SCOPED_TRACE(name(c.out.recipe) + " of " + std::to_string(c.features) + " " + std::string(name(c.source)) +
                  (c.has_factors ? " with factors" : "") + (c.fused ? " fused" : ""));
-    const std::int64_t rows = c.route.tokens * (c.route.choices + c.route.shared);
     Matrix x(c.source, {c.route.tokens, c.features});
     fill(x, 19, c.route.tokens > 0);
     RouteCall call(c.route);
-    const Target given(c.out.recipe, {rows, c.features}), expected(c.out.recipe, {rows, c.features});
     moe::PermuteStep step{.x = x.tensor(), .round_up = c.out.round_up};
     if (c.has_factors) step.factors = call.weights.tensor();
-    expect_cpu_copies(call, c.route, step, given, expected, c.fused, c.seed);
+    expect_cpu_copies(call, c.route, step, c.out.recipe, c.features, c.fused, c.seed);
 }
 
 TEST(Moe, CopiesOfTokensHaveTheCpusBits) {
+    const RouteCase few{.tokens = 2, .choices = 2, .experts = 3};
+    const RouteCase half{.tokens = 7, .choices = 5, .experts = 5, .shared = 1, .weights = Format::bf16};
     for (const Written& out : all_written) {
         for (const Format source : {Format::bf16, Format::f32}) {
             expect_cpu_bits(PermuteCase{.source = source, .out = out, .features = 272});
@@ -373,25 +383,15 @@ TEST(Moe, CopiesOfTokensHaveTheCpusBits) {
         expect_cpu_bits(PermuteCase{.source = Format::f16, .out = out, .features = 144});
         expect_cpu_bits(PermuteCase{.source = Format::f32, .out = out, .features = 150});
         expect_cpu_bits(PermuteCase{.out = out, .features = 16});
-    }
-}
-
-TEST(Moe, LongRowsHaveTheCpusBits) {
-    RouteCase few{.tokens = 2, .choices = 2, .experts = 3};
-    for (const Written& out : few_written) {
+        // Long rows, and more than a block's lanes hold.
         expect_cpu_bits(PermuteCase{.out = out, .features = 4352, .route = few});
-        expect_cpu_bits(PermuteCase{.out = out, .features = 8720, .route = few});  // more than a block's lanes hold
-    }
-    expect_cpu_bits(PermuteCase{.out = {by_rows}, .features = 8720, .route = few, .has_factors = true});
-}
-
-TEST(Moe, CopiesTimesFactorsHaveTheCpusBits) {
-    for (const Written& out : few_written) {
+        expect_cpu_bits(PermuteCase{.out = out, .features = 8720, .route = few});
+        // Times factors.
         expect_cpu_bits(PermuteCase{.out = out, .features = 272, .has_factors = true});
-        RouteCase half{.tokens = 7, .choices = 5, .experts = 5, .shared = 1, .weights = Format::bf16};
         expect_cpu_bits(
             PermuteCase{.source = Format::f16, .out = out, .features = 77, .route = half, .has_factors = true});
     }
+    expect_cpu_bits(PermuteCase{.out = {by_rows}, .features = 8720, .route = few, .has_factors = true});
 }
 
 TEST(Moe, FewTokensAreRoutedByTheCopyingKernel) {
@@ -415,37 +415,25 @@ TEST(Moe, FewTokensAreRoutedByTheCopyingKernel) {
     EXPECT_FALSE(launch::fits_in_permute(RouteCall({.tokens = 1025, .choices = 1}).step));
 }
 
-struct CopyCase {
-    OperandRecipe recipe{};
-    std::int64_t features = 0;
-    bool fused = false;
-};
-
-void expect_cpu_bytes(const CopyCase& c) {
-    SCOPED_TRACE(name(c.recipe) + " of " + std::to_string(c.features));
-    const RouteCase route{.tokens = 9, .choices = 3, .experts = 5, .shared = 1, .wild = true};
-    const std::int64_t rows = route.tokens * (route.choices + route.shared);
-    Matrix x(Format::f32, {route.tokens, c.features});
-    fill(x, 23, false);
-    const OwnedOperand codes = quantize(x.tensor(), {.recipe = c.recipe});
-    RouteCall call(route);
-    const Target given(c.recipe, {rows, c.features}), expected(c.recipe, {rows, c.features});
-    expect_cpu_copies(call, route, {.quantized = codes}, given, expected, c.fused, 5);
-}
-
 TEST(Moe, CodesAreCopiedAsOnTheCpu) {
-    const OperandRecipe recipes[] = {by_blocks,
-                                     by_rows,
-                                     by_mx,
-                                     {Format::e4m3, Granularity::block_1x128, Format::ue8m0},
-                                     {Format::e2m1, Granularity::block_1x32, Format::ue8m0},
-                                     {Format::e2m1, Granularity::block_1x16, Format::ue4m3}};
-    for (const OperandRecipe& recipe : recipes) {
-        for (const std::int64_t features : {16, 270, 288, 4352}) {
-            expect_cpu_bytes({recipe, features, features == 288});
-        }
+    const RouteCase route{.tokens = 9, .choices = 3, .experts = 5, .shared = 1, .wild = true};
+    const auto expect_cpu_bytes = [&](const OperandRecipe& recipe, std::int64_t features, bool fused) {
+        SCOPED_TRACE(name(recipe) + " of " + std::to_string(features));
+        Matrix x(Format::f32, {route.tokens, features});
+        fill(x, 23, false);
+        const OwnedOperand codes = quantize(x.tensor(), {.recipe = recipe});
+        RouteCall call(route);
+        expect_cpu_copies(call, route, {.quantized = codes}, recipe, features, fused, 5);
+    };
+    for (const OperandRecipe& recipe : {by_blocks,
+                                        by_rows,
+                                        by_mx,
+                                        OperandRecipe{Format::e4m3, blocks, Format::ue8m0},
+                                        {Format::e2m1, Granularity::block_1x32, Format::ue8m0},
+                                        {Format::e2m1, Granularity::block_1x16, Format::ue4m3}}) {
+        for (const std::int64_t features : {16, 270, 288, 4352}) expect_cpu_bytes(recipe, features, features == 288);
     }
-    expect_cpu_bytes({by_blocks, 39, true});
+    expect_cpu_bytes(by_blocks, 39, true);
 }
 
 // ---- Rows that exist
@@ -504,134 +492,178 @@ std::vector<Existing> all_existing() {
     };
 }
 
-Tensor without_columns(const Tensor& tensor) {
-    Tensor numbers = tensor;
-    numbers.shape = numbers.strides = {};
-    for (int i = 0; i + 1 < tensor.shape.rank(); ++i) {
-        numbers.shape.push_back(tensor.shape[i]);
-        numbers.strides.push_back(tensor.strides[i]);
-    }
-    return numbers;
+/// The first columns of a matrix.
+Tensor narrowed(const Matrix& matrix, std::int64_t columns) {
+    Tensor tensor = matrix.tensor();
+    tensor.shape[tensor.shape.rank() - 1] = columns;
+    return tensor;
 }
 
-TEST(Moe, OnlyRowsThatExistAreQuantized) {
-    for (const Existing& existing : all_existing()) {
-        SCOPED_TRACE(to_string(existing.rows));
-        const ExistingCall call(existing);
-        for (const Written& out : few_written) {
-            for (const bool has_factors : {false, true}) {
-                Matrix x(Format::bf16, call.shape(144));
-                x.fill_randomly(2);
-                Matrix factors(Format::f32, call.shape(1));
-                factors.fill_randomly(3);
-                const Target given(out.recipe, call.shape(144)), expected(out.recipe, call.shape(144));
-                moe::PermuteStep step{.x = x.tensor(), .existing = call.rows, .out = expected.operand};
-                if (has_factors) step.factors = without_columns(factors.tensor());
-                run_on_cpu(step, {});
-                step.out = given.operand;
-                run_on_emulator(launch::lower(step), 11);
-                expect_rows(given, expected, call.exists());
-            }
-        }
-    }
-}
-
-TEST(Moe, OtherRowsAreClearedIfTheStepSaysSo) {
-    for (const Existing& existing : all_existing()) {
-        SCOPED_TRACE(to_string(existing.rows));
-        const ExistingCall call(existing);
-        for (const std::int64_t columns : {32, 39}) {
-            Matrix x(Format::bf16, call.shape(columns)), gate_up(Format::bf16, call.shape(2 * columns));
-            x.fill_randomly(2);
-            gate_up.fill_randomly(4);
-            const OperandRecipe recipe = unscaled(Format::f32);
-            const Target copies(recipe, call.shape(columns)), expected_copies(recipe, call.shape(columns));
-            moe::PermuteStep permute{
-                .x = x.tensor(), .existing = call.rows, .out = expected_copies.operand, .clears = true};
-            run_on_cpu(permute, {});
-            permute.out = copies.operand;
-            run_on_emulator(launch::lower(permute), 11);
-            expect_rows(copies, expected_copies, call.exists(), std::byte{0});
-            const Target h(recipe, call.shape(columns)), expected_h(recipe, call.shape(columns));
-            moe::ActivateStep activate{
-                .gate_up = gate_up.tensor(), .existing = call.rows, .out = expected_h.operand, .clears = true};
-            run_on_cpu(activate, {});
-            activate.out = h.operand;
-            run_on_emulator(launch::lower(activate), 11);
-            expect_rows(h, expected_h, call.exists(), std::byte{0});
-        }
-    }
-}
-
-// ---- Activation
-
-struct ActivateCase {
-    GatedUnit unit{};
-    Written out{by_blocks};
-    std::int64_t inner = 144;
-    Existing existing{.rows = {8}};
-    bool has_factors = false;
-    bool special = false;
-};
-
-void expect_cpu_bits(const ActivateCase& c) {
-    SCOPED_TRACE(std::string(name(c.unit.kind)) + " " + name(c.out.recipe) + " of " + std::to_string(c.inner) +
-                 (c.unit.swiglu.interleaved ? " interleaved" : ""));
-    const ExistingCall call(c.existing);
-    const std::int64_t columns = c.unit.kind == GatedUnit::Kind::relu_squared ? c.inner : 2 * c.inner;
-    Matrix gate_up(Format::bf16, call.shape(columns));
-    fill(gate_up, 29, c.special);
-    Matrix factors(Format::f32, call.shape(1));
-    factors.fill_randomly(3);
-    const Target given(c.out.recipe, call.shape(c.inner)), expected(c.out.recipe, call.shape(c.inner));
-    moe::ActivateStep step{.gate_up = gate_up.tensor(),
-                           .unit = c.unit,
-                           .existing = call.rows,
-                           .out = expected.operand,
-                           .round_up = c.out.round_up};
-    if (c.has_factors) step.factors = without_columns(factors.tensor());
-    run_on_cpu(step, {});
-    step.out = given.operand;
-    ASSERT_EQ(launch::unserved(step), "");
-    run_on_emulator(launch::lower(step), 13);
-    expect_rows(given, expected, call.exists());
-}
+constexpr auto infinity = std::numeric_limits<float>::infinity();
+constexpr auto swiglu = GatedUnit::Kind::swiglu, situ = GatedUnit::Kind::situ, geglu = GatedUnit::Kind::geglu;
+constexpr auto relu_squared = GatedUnit::Kind::relu_squared;
 
 constexpr GatedUnit gated(GatedUnit::Kind kind, bool interleaved = false) {
     return {.kind = kind, .swiglu = {.interleaved = interleaved}};
 }
+std::int64_t width(const GatedUnit& unit, std::int64_t inner) { return unit.kind == relu_squared ? inner : 2 * inner; }
+std::string name_of(const GatedUnit& unit) {
+    return std::string(name(unit.kind)) + (unit.swiglu.interleaved ? " interleaved" : "");
+}
 
-TEST(Moe, UnitsHaveTheCpusBits) {
-    for (const Written& out : all_written) expect_cpu_bits(ActivateCase{.out = out, .special = true});
-    for (const Written& out : few_written) {
-        for (const GatedUnit::Kind kind : all_gated_units) {
-            for (const bool interleaved : {false, true}) {
-                if (interleaved && kind == GatedUnit::Kind::situ) continue;
-                expect_cpu_bits(ActivateCase{.unit = gated(kind, interleaved), .out = out, .special = interleaved});
-            }
+enum class Does : std::uint8_t { copies, activates, sums, differentiates };
+
+/// A step whose rows are those of its input.
+struct RowsCase {
+    Does does = Does::activates;
+    Written out{by_blocks};
+    std::int64_t columns = 144;  // of the output, or of the gradient's h
+    Existing existing{.rows = {8}};
+    GatedUnit unit{};
+    bool has_factors = false;  // or weights, and an addend
+    bool special = false;      // numbers
+    bool clears = false;
+    std::int64_t gap = 0;  // columns after those of a row, in each matrix
+};
+
+void expect_cpu_bits(const RowsCase& c) {
+    SCOPED_TRACE(std::to_string(int(c.does)) + " " + name_of(c.unit) + " " + name(c.out.recipe) + " of " +
+                 std::to_string(c.columns) + ", rows " + to_string(c.existing.rows) + ", gap " + std::to_string(c.gap));
+    const ExistingCall call(c.existing);
+    const bool has_unit = c.does == Does::activates || c.does == Does::differentiates;
+    const std::int64_t columns = has_unit ? width(c.unit, c.columns) : c.columns;
+    Matrix x(Format::bf16, call.shape(columns + c.gap)), of_h(Format::bf16, call.shape(c.columns + c.gap));
+    fill(x, 29, c.special);
+    fill(of_h, 62, true);
+    Matrix factors(Format::f32, call.shape(1));
+    factors.fill_randomly(3);
+    const Tensor input = narrowed(x, columns);
+    const Tensor of_rows = row_major(factors.tensor().data, Format::f32, c.existing.rows);
+    const Tensor given_factors = c.has_factors ? of_rows : Tensor{};
+    const auto expect = [&](auto step, std::int64_t wide) {
+        step.existing = call.rows;
+        if constexpr (requires { step.clears; }) {
+            step.factors = given_factors;
+            step.round_up = c.out.round_up;
+            step.clears = c.clears;
         }
-        expect_cpu_bits(ActivateCase{.out = out, .inner = 39, .has_factors = true});
-        expect_cpu_bits(ActivateCase{.unit = gated(GatedUnit::Kind::swiglu, true), .out = out, .inner = 39});
-        expect_cpu_bits(ActivateCase{.unit = gated(GatedUnit::Kind::relu_squared), .out = out, .inner = 39});
-        expect_cpu_bits(ActivateCase{.unit = {.swiglu = gpt_oss}, .out = out, .has_factors = true, .special = true});
-        expect_cpu_bits(
-            ActivateCase{.unit = {.swiglu = SwiGlu{.alpha = 1.702F, .beta = 1, .limit = 0.3F}}, .out = out});
-        expect_cpu_bits(ActivateCase{
-            .unit = {.kind = GatedUnit::Kind::situ, .up_bound = std::numeric_limits<float>::infinity()}, .out = out});
-        expect_cpu_bits(ActivateCase{.out = out, .inner = 4352, .existing = {.rows = {2}}});
+        const std::byte otherwise = c.clears ? std::byte{0} : untouched;
+        expect_cpu_rows(step, c.out.recipe, call.shape(wide), call.exists(), c.gap, otherwise);
+    };
+    switch (c.does) {
+        case Does::copies: return expect(moe::PermuteStep{.x = input}, c.columns);
+        case Does::activates: return expect(moe::ActivateStep{.gate_up = input, .unit = c.unit}, c.columns);
+        case Does::sums: {
+            const Tensor addend = c.has_factors ? input : Tensor{};
+            return expect(moe::CombineStep{.y = input, .weights = given_factors, .addend = addend}, c.columns);
+        }
+        case Does::differentiates: {
+            const Tensor gradient = narrowed(of_h, c.columns);
+            return expect(moe::UnitGradientStep{.gate_up = input, .unit = c.unit, .gradient = gradient}, columns);
+        }
     }
 }
 
-TEST(Moe, OnlyRowsThatExistAreActivated) {
+constexpr Written f32{unscaled(Format::f32)}, bf16{unscaled(Format::bf16)};
+
+TEST(Moe, OnlyRowsThatExistAreWritten) {
     for (const Existing& existing : all_existing()) {
-        SCOPED_TRACE(to_string(existing.rows));
         for (const Written& out : few_written) {
-            expect_cpu_bits(ActivateCase{.out = out, .inner = 48, .existing = existing, .has_factors = true});
+            for (const bool factors : {false, true}) {
+                expect_cpu_bits({.does = Does::copies, .out = out, .existing = existing, .has_factors = factors});
+            }
+            expect_cpu_bits({.out = out, .columns = 48, .existing = existing, .has_factors = true});
+        }
+        for (const std::int64_t columns : {32, 39}) {  // others are cleared if the step says so
+            for (const Does does : {Does::copies, Does::activates}) {
+                expect_cpu_bits({.does = does, .out = f32, .columns = columns, .existing = existing, .clears = true});
+            }
+        }
+        for (const std::int64_t columns : {48, 39}) {
+            expect_cpu_bits(
+                {.does = Does::sums, .out = bf16, .columns = columns, .existing = existing, .has_factors = true});
+            if (existing.rows.rank() == 2) continue;  // training has no masked rows
+            expect_cpu_bits({Does::differentiates, f32, columns, existing, gated(geglu), false, true});
         }
     }
+}
+
+TEST(Moe, GapsBetweenRowsAreNeitherReadNorWritten) {
+    for (const std::int64_t gap : {16, 3}) {
+        for (const Does does : {Does::copies, Does::activates, Does::sums}) {
+            expect_cpu_bits({.does = does, .out = bf16, .columns = 48, .existing = {.rows = {2, 5}}, .gap = gap});
+        }
+    }
+}
+
+// ---- Units
+
+TEST(Moe, UnitsHaveTheCpusBits) {
+    for (const Written& out : all_written) expect_cpu_bits(RowsCase{.out = out, .special = true});
+    for (const Written& out : few_written) {
+        for (const GatedUnit::Kind kind : all_gated_units) {
+            expect_cpu_bits(RowsCase{.out = out, .unit = gated(kind)});
+            if (kind != situ) expect_cpu_bits(RowsCase{.out = out, .unit = gated(kind, true), .special = true});
+        }
+        expect_cpu_bits(RowsCase{.out = out, .columns = 39, .has_factors = true});
+        expect_cpu_bits(RowsCase{.out = out, .columns = 39, .unit = gated(swiglu, true)});
+        expect_cpu_bits(RowsCase{.out = out, .columns = 39, .unit = gated(relu_squared)});
+        expect_cpu_bits(RowsCase{.out = out, .unit = {.swiglu = gpt_oss}, .has_factors = true, .special = true});
+        expect_cpu_bits(RowsCase{.out = out, .unit = {.swiglu = {.alpha = 1.702F, .beta = 1, .limit = 0.3F}}});
+        expect_cpu_bits(RowsCase{.out = out, .unit = {.kind = situ, .up_bound = infinity}});
+        expect_cpu_bits(RowsCase{.out = out, .columns = 4352, .existing = {.rows = {2}}});
+    }
+}
+
+TEST(Moe, UnitsOfTrainingHaveTheCpusBits) {
+    const GatedUnit unbounded{.kind = situ, .up_bound = infinity};
+    const Existing routed{.rows = {20}, .ends = {3, 3, 9, 14}, .sorted = true, .wide = false};
+    for (const GatedUnit& unit : {gated(situ), unbounded, gated(situ, true), gated(geglu), gated(relu_squared)}) {
+        expect_cpu_bits({.out = f32, .existing = routed, .unit = unit, .special = true});
+    }
+    expect_cpu_bits({.out = f32, .columns = 39, .existing = routed, .unit = unbounded, .special = true});
+}
+
+TEST(Moe, GradientsOfUnitsHaveTheCpusBits) {
+    const SwiGlu limited{.alpha = 1.702F, .beta = 1, .limit = 0.3F},
+        swapped{.alpha = 1.702F, .beta = 1, .limit = 0.3F, .interleaved = true};
+    RowsCase c{.does = Does::differentiates, .out = f32, .existing = {.rows = {6}}, .special = true};
+    for (const GatedUnit& unit : {gated(swiglu),
+                                  gated(swiglu, true),
+                                  gated(situ),
+                                  gated(situ, true),
+                                  gated(geglu),
+                                  gated(geglu, true),
+                                  gated(relu_squared),
+                                  gated(relu_squared, true),
+                                  GatedUnit{.kind = swiglu, .swiglu = limited},
+                                  {.kind = swiglu, .swiglu = swapped},
+                                  {.kind = situ, .swiglu = limited, .gate_bound = 1.5F, .up_bound = infinity},
+                                  {.kind = situ, .swiglu = swapped, .gate_bound = 1.5F, .up_bound = infinity}}) {
+        c.unit = unit;
+        for (c.columns = 144; const std::int64_t gap : {8, 3}) {
+            c.gap = gap;
+            expect_cpu_bits(c);
+        }
+        c.gap = 0;
+        for (const std::int64_t inner : {8, 39, 1, 144}) {
+            c.columns = inner;
+            expect_cpu_bits(c);
+        }
+    }
+    // More than one block's lanes hold.
+    expect_cpu_bits({Does::differentiates, f32, 4360, {.rows = {2}}, gated(situ), false, true});
 }
 
 // ---- Sums
+
+/// Rows of choices, in some order.
+std::vector<std::int32_t> shuffled_places(std::int64_t rows) {
+    std::vector<std::int32_t> places(static_cast<std::size_t>(rows));
+    std::iota(places.begin(), places.end(), 0);
+    std::shuffle(places.begin(), places.end(), std::mt19937(4));
+    return places;
+}
 
 struct CombineCase {
     Format rows = Format::bf16;
@@ -648,34 +680,26 @@ struct CombineCase {
 void expect_cpu_bits(const CombineCase& c) {
     SCOPED_TRACE(std::string(name(c.out)) + " of " + std::string(name(c.rows)) + ", columns " +
                  std::to_string(c.columns) + ", choices " + std::to_string(c.choices));
-    const std::int64_t rows = c.tokens * c.choices;
-    Matrix y(c.rows, {rows, c.columns});
+    Matrix y(c.rows, {c.tokens * c.choices, c.columns});
     fill(y, 37, true);
-    std::vector<std::int32_t> places(static_cast<std::size_t>(rows));
-    std::iota(places.begin(), places.end(), 0);
-    std::shuffle(places.begin(), places.end(), std::mt19937(4));
+    std::vector<std::int32_t> places = shuffled_places(c.tokens * c.choices);
     for (std::int32_t& place : places) place = place % 4 == 1 ? -1 : place;
     const bool adds = c.addend != Format::i32;
     Matrix addend(adds ? c.addend : Format::f32, {c.tokens, c.columns});
     fill(addend, 41, true);
     Matrix weights(c.weights == Format::i32 ? Format::f32 : c.weights, {c.tokens, c.weighted});
     weights.fill_randomly(43);
-    const Matrix given(c.out, {c.tokens, c.columns}), expected(c.out, {c.tokens, c.columns});
-    moe::CombineStep step{.y = y.tensor(),
-                          .places = row_major(places.data(), Format::i32, {c.tokens, c.choices}),
-                          .out = expected.tensor()};
+    moe::CombineStep step{.y = y.tensor(), .places = row_major(places.data(), Format::i32, {c.tokens, c.choices})};
     if (c.weights != Format::i32) step.weights = weights.tensor();
     if (adds) step.addend = addend.tensor();
+    const std::vector<char> all(static_cast<std::size_t>(c.tokens), 1);
+    if (!c.in_place) return expect_cpu_rows(step, unscaled(c.out), {c.tokens, c.columns}, all);
+    const Matrix expected(c.out, {c.tokens, c.columns});
+    step.out = expected.tensor();
     run_on_cpu(step, {});
-    step.out = given.tensor();
-    if (c.in_place) {
-        std::memcpy(given.tensor().data, addend.tensor().data, bytes_of(addend).size());
-        step.addend = given.tensor();
-    }
-    ASSERT_EQ(launch::unserved(step), "");
+    step.out = addend.tensor();
     run_on_emulator(launch::lower(step), 17);
-    expect_rows(Rows(given.tensor()), Rows(expected.tensor()), std::vector<char>(static_cast<std::size_t>(c.tokens), 1),
-                untouched);
+    EXPECT_EQ(bytes(addend.tensor()), bytes(expected.tensor()));
 }
 
 TEST(Moe, SumsHaveTheCpusBits) {
@@ -705,133 +729,23 @@ TEST(Moe, SumsOfF32RowsHaveTheCpusBits) {
     }
 }
 
-TEST(Moe, UnitsOfTrainingHaveTheCpusBits) {
-    const GatedUnit unbounded{.kind = GatedUnit::Kind::situ, .up_bound = std::numeric_limits<float>::infinity()};
-    const Existing routed{.rows = {20}, .ends = {3, 3, 9, 14}, .sorted = true, .wide = false};
-    const Written out{unscaled(Format::f32)};
-    for (const GatedUnit& unit : {gated(GatedUnit::Kind::situ), unbounded, gated(GatedUnit::Kind::situ, true),
-                                  gated(GatedUnit::Kind::geglu), gated(GatedUnit::Kind::relu_squared)}) {
-        expect_cpu_bits(ActivateCase{.unit = unit, .out = out, .existing = routed, .special = true});
-    }
-    expect_cpu_bits(ActivateCase{.unit = unbounded, .out = out, .inner = 39, .existing = routed, .special = true});
-}
-
-// ---- Gradients of gate_up
-
-struct UnitGradientCase {
-    GatedUnit unit{};
-    std::int64_t inner = 144;
-    Existing existing{.rows = {6}};
-    std::int64_t gap = 0;  // columns after those of a row, in each matrix
-};
-
-/// The first columns of a matrix.
-Tensor narrowed(const Matrix& matrix, std::int64_t columns) {
-    Tensor tensor = matrix.tensor();
-    tensor.shape[tensor.shape.rank() - 1] = columns;
-    return tensor;
-}
-
-/// Whether a row's bytes after its first columns are untouched.
-bool has_untouched_gaps(const Matrix& matrix, std::int64_t columns) {
-    const Rows rows(matrix.tensor());
-    for (std::int64_t row = 0; row < rows.count(); ++row) {
-        for (std::int64_t i = columns; i < rows.columns(); ++i) {
-            if (*rows.at(row, i) != untouched) return false;
-        }
-    }
-    return true;
-}
-
-void expect_cpu_bits(const UnitGradientCase& c) {
-    SCOPED_TRACE(std::string(name(c.unit.kind)) + (c.unit.swiglu.interleaved ? " interleaved" : "") + ", inner " +
-                 std::to_string(c.inner) + ", gap " + std::to_string(c.gap));
-    const ExistingCall call(c.existing);
-    const std::int64_t columns = c.inner * (c.unit.kind == GatedUnit::Kind::relu_squared ? 1 : 2);
-    Matrix gate_up(Format::bf16, call.shape(columns + c.gap)), gradient(Format::bf16, call.shape(c.inner + c.gap));
-    fill(gate_up, 61, true);
-    fill(gradient, 62, true);
-    const Matrix given(Format::f32, call.shape(columns + c.gap)), expected(Format::f32, call.shape(columns + c.gap));
-    moe::UnitGradientStep step{.gate_up = narrowed(gate_up, columns),
-                               .unit = c.unit,
-                               .gradient = narrowed(gradient, c.inner),
-                               .existing = call.rows,
-                               .out = narrowed(expected, columns)};
-    run_on_cpu(step, {});
-    const Tensor wanted = step.out;
-    step.out = narrowed(given, columns);
-    ASSERT_EQ(launch::unserved(step), "");
-    run_on_emulator(launch::lower(step), 23);
-    expect_rows(Rows(step.out), Rows(wanted), call.exists(), untouched);
-    EXPECT_TRUE(has_untouched_gaps(given, columns));
-}
-
-/// With and without limits and bounds.
-std::vector<GatedUnit> differentiated(bool interleaved) {
-    const float infinity = std::numeric_limits<float>::infinity();
-    const SwiGlu limited{.alpha = 1.702F, .beta = 1, .limit = 0.3F, .interleaved = interleaved};
-    return {gated(GatedUnit::Kind::swiglu, interleaved),
-            {.kind = GatedUnit::Kind::swiglu, .swiglu = limited},
-            gated(GatedUnit::Kind::situ, interleaved),
-            {.kind = GatedUnit::Kind::situ, .swiglu = limited, .gate_bound = 1.5F, .up_bound = infinity},
-            gated(GatedUnit::Kind::geglu, interleaved),
-            gated(GatedUnit::Kind::relu_squared, interleaved)};
-}
-
-TEST(Moe, GradientsOfUnitsHaveTheCpusBits) {
-    for (const bool interleaved : {false, true}) {
-        for (const GatedUnit& unit : differentiated(interleaved)) {
-            for (const std::int64_t inner : {8, 39, 1, 144}) expect_cpu_bits(UnitGradientCase{unit, inner});
-            for (const std::int64_t gap : {8, 3}) expect_cpu_bits(UnitGradientCase{.unit = unit, .gap = gap});
-        }
-    }
-    // More than one block's lanes hold.
-    expect_cpu_bits(UnitGradientCase{.unit = gated(GatedUnit::Kind::situ), .inner = 4360, .existing = {.rows = {2}}});
-}
-
-TEST(Moe, OnlyRowsThatExistHaveGradients) {
-    for (const Existing& existing : all_existing()) {
-        if (existing.rows.rank() == 2) continue;  // training has no masked rows
-        SCOPED_TRACE(to_string(existing.rows));
-        for (const std::int64_t inner : {48, 39}) {
-            expect_cpu_bits(
-                UnitGradientCase{.unit = gated(GatedUnit::Kind::geglu), .inner = inner, .existing = existing});
-        }
-    }
-}
-
 // ---- Gradients of weights
 
-struct WeightGradientCase {
-    GatedUnit unit{};
-    std::int64_t inner = 0;
-    std::int64_t gap = 0;  // columns of gate_up after those of a row
-    std::int64_t weighted = 3;
-};
-
-void expect_cpu_bits(const WeightGradientCase& c) {
-    SCOPED_TRACE(std::string(name(c.unit.kind)) + ", inner " + std::to_string(c.inner));
+void expect_cpu_weight_gradient(const GatedUnit& unit, std::int64_t inner, std::int64_t gap, std::int64_t weighted) {
+    SCOPED_TRACE(name_of(unit) + ", inner " + std::to_string(inner));
     constexpr std::int64_t tokens = 5, choices = 3, rows = tokens * choices;
-    const std::int64_t columns = c.inner * (c.unit.kind == GatedUnit::Kind::relu_squared ? 1 : 2);
-    Matrix gate_up(Format::bf16, {rows, columns + c.gap}), gradient(Format::bf16, {rows, c.inner});
+    const std::int64_t columns = width(unit, inner);
+    Matrix gate_up(Format::bf16, {rows, columns + gap}), gradient(Format::bf16, {rows, inner});
     fill(gate_up, 51, true);
     fill(gradient, 52, true);
-    std::vector<std::int32_t> places(static_cast<std::size_t>(rows));
-    std::iota(places.begin(), places.end(), 0);
-    std::shuffle(places.begin(), places.end(), std::mt19937(4));
+    std::vector<std::int32_t> places = shuffled_places(rows);
     places[3] = -1;
     places[7] = rows;  // as if it were not a row
-    const Matrix given(Format::f32, {tokens, c.weighted}), expected(Format::f32, {tokens, c.weighted});
-    moe::WeightGradientStep step{.gate_up = narrowed(gate_up, columns),
-                                 .unit = c.unit,
-                                 .gradient = gradient.tensor(),
-                                 .places = row_major(places.data(), Format::i32, {tokens, choices}),
-                                 .out = expected.tensor()};
-    run_on_cpu(step, {});
-    step.out = given.tensor();
-    ASSERT_EQ(launch::unserved(step), "");
-    run_on_emulator(launch::lower(step), 18);
-    EXPECT_EQ(bytes_of(given), bytes_of(expected));
+    const moe::WeightGradientStep step{.gate_up = narrowed(gate_up, columns),
+                                       .unit = unit,
+                                       .gradient = gradient.tensor(),
+                                       .places = row_major(places.data(), Format::i32, {tokens, choices})};
+    expect_cpu_rows(step, unscaled(Format::f32), {tokens, weighted}, std::vector<char>(tokens, 1));
 }
 
 TEST(Moe, GradientsOfWeightsHaveTheCpusBits) {
@@ -839,65 +753,9 @@ TEST(Moe, GradientsOfWeightsHaveTheCpusBits) {
         for (const bool interleaved : {false, true}) {
             GatedUnit unit{.kind = kind};
             unit.swiglu = {.alpha = 1.702F, .beta = 1, .limit = 7, .interleaved = interleaved};
-            for (const std::int64_t inner : {8, 39, 264}) expect_cpu_bits(WeightGradientCase{unit, inner});
-            expect_cpu_bits(WeightGradientCase{.unit = unit, .inner = 520, .gap = 3, .weighted = 2});
+            for (const std::int64_t inner : {8, 39, 264}) expect_cpu_weight_gradient(unit, inner, 0, 3);
+            expect_cpu_weight_gradient(unit, 520, 3, 2);
         }
-    }
-}
-
-TEST(Moe, OnlyRowsThatExistAreSummed) {
-    for (const Existing& existing : all_existing()) {
-        SCOPED_TRACE(to_string(existing.rows));
-        const ExistingCall call(existing);
-        for (const std::int64_t columns : {48, 39}) {
-            Matrix y(Format::bf16, call.shape(columns)), weights(Format::f32, call.shape(1));
-            y.fill_randomly(2);
-            weights.fill_randomly(3);
-            const Matrix given(Format::bf16, call.shape(columns)), expected(Format::bf16, call.shape(columns));
-            moe::CombineStep step{.y = y.tensor(),
-                                  .existing = call.rows,
-                                  .weights = without_columns(weights.tensor()),
-                                  .addend = y.tensor(),
-                                  .out = expected.tensor()};
-            run_on_cpu(step, {});
-            step.out = given.tensor();
-            run_on_emulator(launch::lower(step), 19);
-            expect_rows(Rows(given.tensor()), Rows(expected.tensor()), call.exists(), untouched);
-        }
-    }
-}
-
-// ---- Gaps between rows
-
-TEST(Moe, GapsBetweenRowsAreNeitherReadNorWritten) {
-    const std::vector<char> all(10, 1);
-    for (const std::int64_t gap : {16, 3}) {
-        constexpr std::int64_t columns = 48;
-        const Dims wide{2, 5, columns + gap};
-        Matrix x(Format::bf16, wide), gate_up(Format::bf16, {2, 5, 2 * columns + gap});
-        x.fill_randomly(1);
-        gate_up.fill_randomly(2);
-        const Matrix given(Format::bf16, wide), expected(Format::bf16, wide);
-        const Tensor to = narrowed(given, columns), wanted = narrowed(expected, columns);
-        const auto expect_same_rows = [&] {
-            expect_rows(Rows(to), Rows(wanted), all, untouched);
-            EXPECT_TRUE(has_untouched_gaps(given, columns));
-        };
-        moe::PermuteStep permute{.x = narrowed(x, columns), .out = {.values = wanted}};
-        run_on_cpu(permute, {});
-        permute.out.values = to;
-        run_on_emulator(launch::lower(permute), 21);
-        expect_same_rows();
-        moe::ActivateStep activate{.gate_up = narrowed(gate_up, 2 * columns), .out = {.values = wanted}};
-        run_on_cpu(activate, {});
-        activate.out.values = to;
-        run_on_emulator(launch::lower(activate), 21);
-        expect_same_rows();
-        moe::CombineStep combine{.y = narrowed(x, columns), .out = wanted};
-        run_on_cpu(combine, {});
-        combine.out = to;
-        run_on_emulator(launch::lower(combine), 21);
-        expect_same_rows();
     }
 }
 

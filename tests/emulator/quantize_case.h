@@ -4,6 +4,9 @@
 #include "formats/matrices.h"
 #include "launch/quantize.h"
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -30,16 +33,42 @@ inline void fill(Matrix& matrix, unsigned seed, bool special) {
     }
 }
 
-/// An operand in memory that is compared as bytes.
+/// All bytes from a tensor's first element to its last.
+inline std::vector<std::uint8_t> bytes(const Tensor& tensor) {
+    std::int64_t elements = 1;
+    for (int i = 0; i < tensor.shape.rank(); ++i) elements += (tensor.shape[i] - 1) * tensor.strides[i];
+    const auto* data = static_cast<const std::uint8_t*>(tensor.data);
+    return {data, data + elements * bits(tensor.format) / 8};
+}
+
+/// An operand in memory that is compared as bytes. NVFP4 has scales of tensors.
 struct Output {
-    Output(const OperandRecipe& recipe, const Dims& shape, const Dims& scale_dims, Order order)
-        : values(recipe.values, shape, order), scales(recipe.scales, scale_dims) {
+    Output(const OperandRecipe& recipe, const Dims& shape, const Dims& scale_dims, Order order = Order::row_major,
+           Order scale_order = Order::row_major, std::int64_t tensors = 1)
+        : values(recipe.values, shape, order),
+          scales(recipe.scales, scale_dims, scale_order),
+          tensor_scales(Format::f32, {tensors}) {
         operand = {values.tensor(), recipe.granularity, scales.tensor(), {}};
+        if (recipe.granularity == Granularity::block_1x16) operand.tensor_scale = tensor_scales.tensor();
     }
     Matrix values;
     Matrix scales;
+    Matrix tensor_scales;
     Operand operand;
 };
+
+inline void expect_same(const Output& given, const Output& expected) {
+    EXPECT_EQ(bytes(given.tensor_scales.tensor()), bytes(expected.tensor_scales.tensor()));
+    EXPECT_EQ(bytes(given.scales.tensor()), bytes(expected.scales.tensor()));
+    const std::vector<std::uint8_t> a = bytes(given.values.tensor()), b = bytes(expected.values.tensor());
+    const auto first = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
+    EXPECT_TRUE(a == b) << "byte " << first << " is not the CPU's";
+}
+
+inline constexpr Granularity none = Granularity::none;
+inline constexpr Granularity blocks = Granularity::block_1x128;
+inline constexpr Granularity squares = Granularity::block_128x128;
+inline constexpr SwiGlu gpt_oss{.alpha = 1.702F, .beta = 1, .limit = 7, .interleaved = true};
 
 struct TokenCase {
     Format source = Format::bf16;
@@ -49,8 +78,8 @@ struct TokenCase {
     Activation activation = Activation::none;
     SwiGlu swiglu{};
     std::vector<std::int32_t> ends{};
-    Granularity rows = Granularity::none;
-    Granularity columns = Granularity::none;
+    Granularity rows = blocks;     // none: no such output
+    Granularity columns = blocks;  // likewise
     Format values = Format::e4m3;
     bool folds = false;       // factors of features into rows, of tokens into columns
     bool folds_both = false;  // both into both
@@ -107,17 +136,14 @@ struct TokenCall {
 
 inline std::unique_ptr<Output> output(const TokenCase& c, bool columns) {
     const Granularity granularity = columns ? c.columns : c.rows;
-    if (granularity == Granularity::none) return nullptr;
+    if (granularity == none) return nullptr;
     const std::int64_t features = TokenCall::features(c);
     const bool grouped = !c.ends.empty();
     const std::int64_t width = grouped ? column_limit(c.tokens, TokenCall::groups(c)) : c.tokens;
     const Dims shape = columns ? Dims{features, width} : Dims{c.tokens, features};
     Dims scales = scale_shape(granularity, shape);
     if (columns && grouped && granularity == Granularity::row) scales = {TokenCall::groups(c), features};
-    return std::make_unique<Output>(OperandRecipe{c.values, granularity}, shape, scales, Order::row_major);
+    return std::make_unique<Output>(OperandRecipe{c.values, granularity}, shape, scales);
 }
-
-inline constexpr Granularity blocks = Granularity::block_1x128;
-inline constexpr SwiGlu gpt_oss{.alpha = 1.702F, .beta = 1, .limit = 7, .interleaved = true};
 
 }  // namespace tilewright::tests

@@ -13,72 +13,163 @@
 namespace tilewright::tests {
 namespace {
 
-std::vector<std::uint8_t> bytes(const Tensor& tensor) {
-    std::int64_t elements = 1;
-    for (int i = 0; i < tensor.shape.rank(); ++i) elements += (tensor.shape[i] - 1) * tensor.strides[i];
-    const auto* data = static_cast<const std::uint8_t*>(tensor.data);
-    return {data, data + elements * bits(tensor.format) / 8};
-}
+constexpr Granularity row = Granularity::row, tensor = Granularity::tensor;
+constexpr OperandRecipe by_128{Format::e4m3, blocks}, by_squares{Format::e4m3, squares};
+constexpr OperandRecipe nvfp4{Format::e2m1, Granularity::block_1x16, Format::ue4m3};
+constexpr OperandRecipe short_blocks[] = {{Format::e4m3, Granularity::block_1x32, Format::ue8m0},
+                                          {Format::e5m2, Granularity::block_1x32, Format::ue8m0},
+                                          {Format::e2m1, Granularity::block_1x32, Format::ue8m0},
+                                          nvfp4};
+constexpr std::array sources{Format::bf16, Format::f32, Format::f16};
 
-void expect_same(const Output& given, const Output& expected) {
-    EXPECT_EQ(bytes(given.scales.tensor()), bytes(expected.scales.tensor()));
-    const std::vector<std::uint8_t> a = bytes(given.values.tensor());
-    const std::vector<std::uint8_t> b = bytes(expected.values.tensor());
-    ASSERT_EQ(a.size(), b.size());
-    int wrong = 0;
-    for (std::size_t i = 0; i < a.size() && wrong < 5; ++i) {
-        if (a[i] == b[i]) continue;
-        ADD_FAILURE() << "byte " << i << " is " << int(a[i]) << ", the CPU's " << int(b[i]);
-        ++wrong;
+// ---- Matrices
+
+struct MatrixCase {
+    OperandRecipe recipe{};
+    Dims shape{};
+    Format source = Format::bf16;
+    bool special = false;
+    bool round_up = false;
+    Order from = Order::row_major;
+    Order to = Order::row_major;
+    Order scales = Order::row_major;
+    bool shared = false;  // one tensor scale for all groups
+};
+
+/// Rows of every size, from subnormal numbers to the largest; in a row 2^-7 to 1 of it, with zeros of both signs.
+void fill_all_sizes(Matrix& matrix, unsigned seed, bool special) {
+    std::mt19937 random(seed);
+    const bool is_f16 = matrix.tensor().format == Format::f16;
+    const int lowest = is_f16 ? -26 : -151, exponents = is_f16 ? 42 : 278;
+    int size = 0;
+    std::int64_t count = 0;
+    matrix.fill([&] {
+        if (count++ % matrix.columns() == 0) {
+            size = lowest + static_cast<int>(random() % static_cast<unsigned>(exponents));
+        }
+        // Few bits, so that middles of codes are among the quotients; or many.
+        const unsigned bits = random() % 3 == 0 ? 3 : 24;
+        const double significand = std::ldexp(1.0 + random() % (1U << (bits - 1)), 1 - static_cast<int>(bits));
+        const double number = std::ldexp(significand, size - static_cast<int>(random() % 8));
+        return (random() % 9 == 0 ? 0.0 : number) * (random() % 2 == 0 ? 1 : -1);
+    });
+    for (std::int64_t j = 0; matrix.rows() > 3 && j < matrix.columns(); ++j) matrix.set(0, 3, j, 0);
+    if (!special) return;
+    for (const double number : {double{NAN}, -double{NAN}, double{INFINITY}, -double{INFINITY}}) {
+        matrix.set(0, random() % matrix.rows(), random() % matrix.columns(), number);
     }
 }
 
-struct MatrixCase {
-    Format source = Format::bf16;
-    OperandRecipe recipe{};
-    Dims shape{};
-    Order from = Order::row_major;
-    Order to = Order::row_major;
-    bool special = false;
-};
-
-void expect_cpu_bits(const MatrixCase& c) {
-    SCOPED_TRACE(name(c.recipe) + " " + to_string(c.shape) + " from " + std::string(name(c.source)));
-    Matrix source(c.source, c.shape, c.from);
-    fill(source, 7, c.special);
+void expect_cpu_bits(const MatrixCase& c, const Matrix& source) {
     const Dims scales = scale_shape(c.recipe.granularity, c.shape);
-    const Output given(c.recipe, c.shape, scales, c.to);
-    const Output expected(c.recipe, c.shape, scales, c.to);
-    quantize(source.tensor(), {.recipe = c.recipe}, expected.operand);
-    run_on_emulator(launch::lower(source.tensor(), given.operand, false), 3);
+    const std::int64_t tensors = c.shape.rank() == 3 && !c.shared ? c.shape[0] : 1;
+    const Output given(c.recipe, c.shape, scales, c.to, c.scales, tensors);
+    const Output expected(c.recipe, c.shape, scales, c.to, c.scales, tensors);
+    quantize(source.tensor(), {.recipe = c.recipe, .round_up = c.round_up}, expected.operand);
+    run_on_emulator(launch::lower(source.tensor(), given.operand, c.round_up), 7);
     expect_same(given, expected);
 }
 
-constexpr OperandRecipe by_128{Format::e4m3, Granularity::block_1x128};
-constexpr OperandRecipe by_squares{Format::e4m3, Granularity::block_128x128};
+void expect_cpu_bits(const MatrixCase& c) {
+    SCOPED_TRACE(name(c.recipe) + " " + to_string(c.shape) + " from " + std::string(name(c.source)) + " order " +
+                 std::to_string(int(c.from)) + " to " + std::to_string(int(c.to)) + (c.round_up ? " up" : ""));
+    Matrix source(c.source, c.shape, c.from);
+    const bool is_short = std::ranges::find(short_blocks, c.recipe) != std::end(short_blocks);
+    (is_short ? fill_all_sizes : fill)(source, 7, c.special);
+    expect_cpu_bits(c, source);
+}
 
 TEST(Quantize, MatricesHaveTheCpusBits) {
-    expect_cpu_bits({.recipe = by_128, .shape = {200, 272}, .special = true});
-    expect_cpu_bits({.recipe = by_squares, .shape = {130, 144}, .special = true});
-    expect_cpu_bits({.source = Format::f32, .recipe = by_128, .shape = {129, 160}, .special = true});
-    expect_cpu_bits({.source = Format::f32,
-                     .recipe = {Format::e5m2, Granularity::block_1x128, Format::ue8m0},
-                     .shape = {70, 160},
-                     .special = true});
-    expect_cpu_bits({.recipe = {Format::e4m3, Granularity::row}, .shape = {130, 272}, .special = true});
-    expect_cpu_bits({.recipe = {Format::e4m3, Granularity::tensor}, .shape = {130, 272}, .special = true});
-    expect_cpu_bits({.recipe = {Format::e4m3, Granularity::tensor}, .shape = {3, 20, 144}});
-    expect_cpu_bits({.recipe = by_128, .shape = {2, 140, 144}});
+    const OperandRecipe e5m2{Format::e5m2, blocks, Format::ue8m0};
+    const OperandRecipe by_rows{Format::e4m3, row}, by_tensors{Format::e4m3, tensor};
+    const auto f32 = Format::f32, f16 = Format::f16, bf16 = Format::bf16;
+    const auto transposed = Order::transposed, spread = Order::spread;
+    for (const MatrixCase& c : {
+             MatrixCase{by_128, {200, 272}, bf16, true},
+             {by_squares, {130, 144}, bf16, true},
+             {by_128, {129, 160}, f32, true},
+             {e5m2, {70, 160}, f32, true},
+             {by_rows, {130, 272}, bf16, true},
+             {by_tensors, {130, 272}, bf16, true},
+             {by_tensors, {3, 20, 144}},
+             {by_128, {2, 140, 144}},
+             // Any order and size.
+             {by_128, {131, 77}, f32},
+             {.recipe = by_128, .shape = {40, 130}, .source = f32, .from = spread},
+             {.recipe = by_squares, .shape = {30, 150}, .source = f16, .to = spread},
+             {.recipe = by_128, .shape = {144, 256}, .from = transposed},
+             {.recipe = by_128, .shape = {144, 160}, .from = transposed, .to = transposed},
+             {.recipe = by_128, .shape = {144, 272}, .to = transposed},
+         }) {
+        expect_cpu_bits(c);
+    }
 }
 
-TEST(Quantize, MatricesOfAnyOrderAndSizeHaveTheCpusBits) {
-    expect_cpu_bits({.source = Format::f32, .recipe = by_128, .shape = {131, 77}});
-    expect_cpu_bits({.source = Format::f32, .recipe = by_128, .shape = {40, 130}, .from = Order::spread});
-    expect_cpu_bits({.source = Format::f16, .recipe = by_squares, .shape = {30, 150}, .to = Order::spread});
-    expect_cpu_bits({.recipe = by_128, .shape = {144, 256}, .from = Order::transposed});
-    expect_cpu_bits({.recipe = by_128, .shape = {144, 160}, .from = Order::transposed, .to = Order::transposed});
-    expect_cpu_bits({.recipe = by_128, .shape = {144, 272}, .to = Order::transposed});
+TEST(ShortBlocks, MatricesHaveTheCpusBits) {
+    for (const OperandRecipe& recipe : short_blocks) {
+        for (const Format source : sources) {
+            for (const bool round_up : {false, true}) {
+                expect_cpu_bits({recipe, {300, 560}, source, false, round_up});
+                expect_cpu_bits({recipe, {35, 1040}, source, true, round_up});
+            }
+            expect_cpu_bits({recipe, {37, recipe.values == Format::e2m1 ? 78 : 77}, source, true});
+            expect_cpu_bits({recipe, {1, 2}, source});
+            for (const Order from : formats::all_orders) {
+                for (const Order to : formats::all_orders) {
+                    expect_cpu_bits({recipe, {34, 530}, source, true, false, from, to});
+                }
+            }
+            // Pairs of rows share bytes, and k is odd.
+            expect_cpu_bits({.recipe = recipe, .shape = {34, 67}, .source = source, .to = Order::transposed});
+        }
+    }
 }
+
+TEST(ShortBlocks, GroupsAndScalesInAnyStridesHaveTheCpusBits) {
+    for (const OperandRecipe& recipe : short_blocks) {
+        for (const bool up : {false, true}) {
+            expect_cpu_bits({.recipe = recipe, .shape = {3, 34, 144}, .round_up = up, .scales = Order::spread});
+            expect_cpu_bits({.recipe = recipe, .shape = {3, 20, 32}, .round_up = up, .shared = true});
+        }
+        expect_cpu_bits({.recipe = recipe, .shape = {2, 6, 70}, .from = Order::spread, .to = Order::transposed});
+    }
+}
+
+TEST(ShortBlocks, NothingIsWrittenOfNothingButTheTensorScale) {
+    for (const OperandRecipe& recipe : short_blocks) {
+        const Matrix source(Format::bf16, {4, 32});
+        Tensor nothing = source.tensor();
+        nothing.shape = {0, 32};
+        const Matrix tensor_scale(Format::f32, {1});
+        const bool has_scale = recipe == nvfp4;
+        const Operand out{nothing, recipe.granularity, nothing, has_scale ? tensor_scale.tensor() : Tensor{}};
+        const auto launches = launch::lower(nothing, out, false);
+        EXPECT_EQ(launches.size(), has_scale ? 2U : 0U);
+        run_on_emulator(launches);
+        EXPECT_TRUE(!has_scale || *static_cast<const float*>(tensor_scale.tensor().data) == 1);
+    }
+}
+
+/// Tensors whose scale differs, with values that are the scales' multiples, where quotients are close to middles.
+TEST(ShortBlocks, QuotientsNextToMiddlesOfCodesHaveTheCpusBits) {
+    for (int amax = 128; amax < 256; amax += 5) {
+        SCOPED_TRACE(amax);
+        for (const Format format : {Format::bf16, Format::f32}) {
+            Matrix source(format, {32, 512});
+            int i = 0;
+            source.fill([&] {
+                const int at = i++;
+                // The first of each block leads it, so that all scales of blocks are among them.
+                const double lead = at % 16 == 0 ? amax / (1.0 + at / 16 % 61 / 7.0) : 128 + at * 7 % 128;
+                return std::ldexp(lead, at % 16 == 0 ? 0 : -(at * 5 % 7)) * (at % 3 == 0 ? -1 : 1);
+            });
+            source.set(0, 0, 0, amax);
+            expect_cpu_bits({nvfp4, {32, 512}}, source);
+        }
+    }
+}
+
+// ---- Tokens
 
 void expect_cpu_bits(const TokenCase& c) {
     SCOPED_TRACE(to_string(Dims{c.tokens, c.features}) + " activation " + std::to_string(int(c.activation)));
@@ -94,42 +185,80 @@ void expect_cpu_bits(const TokenCase& c) {
     if (columns) expect_same(*columns, *expected_columns);
 }
 
-constexpr SwiGlu tight{.alpha = 1.702F, .beta = 1, .limit = 0.3F};  // many numbers are beyond it
-
 TEST(Quantize, RowsAndColumnsOfTokensHaveTheCpusBits) {
-    expect_cpu_bits(
-        TokenCase{.tokens = 300, .features = 144, .ends = {0, 5, 140, 133, 300}, .rows = blocks, .columns = blocks});
-    expect_cpu_bits(TokenCase{.tokens = 260, .features = 39, .ends = {129, 256}, .rows = blocks, .columns = blocks});
-    expect_cpu_bits(TokenCase{
-        .tokens = 256, .features = 144, .rows = Granularity::block_128x128, .columns = Granularity::block_128x128});
-    expect_cpu_bits(TokenCase{.tokens = 140,
-                              .features = 144,
-                              .ends = {0, 130, 999},
-                              .rows = Granularity::row,
-                              .columns = Granularity::row,
-                              .values = Format::e5m2});
-}
-
-TEST(Quantize, TokensThatAnIndexNamesHaveTheCpusBits) {
-    TokenCase c{
-        .tokens = 300, .features = 272, .x_rows = 37, .ends = {0, 5, 140, 290}, .rows = blocks, .columns = blocks};
-    expect_cpu_bits(c);
-    c.features = 39;  // element by element
-    expect_cpu_bits(c);
-    c.features = 144;
-    c.folds_both = true;
+    std::vector<std::int32_t> many(70);  // more groups than lanes
+    for (int group = 0; group < 70; ++group) many[group] = group < 40 ? group / 3 : group * 2;
+    const std::vector<std::int32_t> ends{0, 5, 140, 290};
+    for (const TokenCase& c : {
+             TokenCase{.tokens = 300, .features = 144, .ends = {0, 5, 140, 133, 300}},
+             {.tokens = 260, .features = 39, .ends = {129, 256}},
+             {.tokens = 256, .features = 144, .rows = squares, .columns = squares},
+             {.tokens = 140,
+             .features = 144,
+             .ends = {0, 130, 999},
+             .rows = row,
+             .columns = row,
+             .values = Format::e5m2},
+             {.tokens = 138, .features = 16, .ends = many},
+             // An index names tokens.
+             {.tokens = 300, .features = 272, .x_rows = 37, .ends = ends},
+             {.tokens = 300, .features = 39, .x_rows = 37, .ends = ends},  // element by element
+             {.tokens = 256, .features = 144, .x_rows = 300, .rows = squares, .columns = squares},
+             {.tokens = 150, .features = 288, .ends = {20, 150}, .columns = squares, .folds = true},
+         }) {
+        expect_cpu_bits(c);
+    }
     for (const Format source : {Format::f32, Format::bf16}) {
-        c.source = source;
-        for (const Granularity granularity : {blocks, Granularity::row}) {
-            c.rows = c.columns = granularity;
+        for (const Granularity scaled : {blocks, row, tensor}) {
+            TokenCase c{.source = source, .tokens = 150, .features = 288, .ends = {20, 150}, .folds_both = true};
+            c.rows = c.columns = scaled;
             expect_cpu_bits(c);
+            c.activation = Activation::swiglu;
+            if (scaled != blocks && source == Format::bf16) expect_cpu_bits(c);
+            TokenCase named{.source = source, .tokens = 300, .features = 144, .x_rows = 37, .ends = ends};
+            named.rows = named.columns = scaled;
+            named.folds_both = true;
+            if (scaled != tensor) expect_cpu_bits(named);
         }
     }
-    expect_cpu_bits(TokenCase{.tokens = 256,
-                              .features = 144,
-                              .x_rows = 300,
-                              .rows = Granularity::block_128x128,
-                              .columns = Granularity::block_128x128});
+}
+
+TEST(Quantize, SwiGluHasTheCpusBits) {
+    constexpr auto swiglu = Activation::swiglu, gradient = Activation::swiglu_gradient;
+    constexpr SwiGlu tight{.alpha = 1.702F, .beta = 1, .limit = 0.3F};  // many numbers are beyond it
+    for (const TokenCase& c : {
+             TokenCase{.tokens = 144, .features = 288, .activation = swiglu, .swiglu = gpt_oss},
+             {.tokens = 33, .features = 288, .activation = swiglu, .columns = none, .round_up = true},
+             {.tokens = 48, .features = 288, .activation = gradient},
+             // Ups begin within a tile, or with one.
+             {.tokens = 144, .features = 544, .activation = gradient},
+             {.tokens = 144, .features = 512, .activation = gradient},
+             {.tokens = 144, .features = 544, .activation = gradient, .swiglu = tight},
+             {.tokens = 144, .features = 512, .activation = gradient, .swiglu = tight},
+             {.tokens = 20, .features = 150, .activation = gradient, .swiglu = gpt_oss},
+             // Both operands share factors.
+             {.tokens = 144, .features = 544, .activation = gradient, .shares = true},
+             {.tokens = 144, .features = 512, .activation = gradient, .shares = true},
+             {.tokens = 144, .features = 544, .activation = gradient, .swiglu = tight, .shares = true},
+             {.tokens = 144, .features = 512, .activation = gradient, .swiglu = tight, .shares = true},
+             {.tokens = 144,
+             .features = 512,
+             .activation = gradient,
+             .swiglu = tight,
+             .ends = {20, 140},
+             .shares = true},
+             {.tokens = 144, .features = 150, .activation = gradient, .swiglu = gpt_oss, .shares = true},
+             {.tokens = 144, .features = 288, .activation = swiglu, .swiglu = gpt_oss, .shares = true},
+             {.tokens = 144,
+             .features = 288,
+             .activation = swiglu,
+             .ends = {20, 140},
+             .rows = row,
+             .columns = row,
+             .shares = true},
+         }) {
+        expect_cpu_bits(c);
+    }
 }
 
 TEST(Quantize, MoreTokensThanIndicesAreLeftToTheCpu) {
@@ -140,127 +269,43 @@ TEST(Quantize, MoreTokensThanIndicesAreLeftToTheCpu) {
     EXPECT_EQ(launch::unserved(TokenSource{.x = source.x}, 0), "");
 }
 
-TEST(Quantize, MoreGroupsThanLanesAreFound) {
-    std::vector<std::int32_t> ends(70);
-    for (int group = 0; group < 70; ++group) ends[group] = group < 40 ? group / 3 : group * 2;
-    expect_cpu_bits(TokenCase{.tokens = 138, .features = 16, .ends = ends, .rows = blocks, .columns = blocks});
-}
+// ---- Codes
 
-TEST(Quantize, FoldedOperandsHaveTheCpusBits) {
-    TokenCase c{.tokens = 150, .features = 288, .ends = {20, 150}, .rows = blocks, .folds = true};
-    c.columns = Granularity::block_128x128;
-    expect_cpu_bits(c);
-    c.folds_both = true;
-    for (const Granularity granularity : {blocks, Granularity::row, Granularity::tensor}) {
-        c.rows = c.columns = granularity;
-        for (const Format source : {Format::f32, Format::bf16}) {
-            c.source = source;
-            expect_cpu_bits(c);
-        }
-        c.activation = Activation::swiglu;
-        if (granularity != blocks) expect_cpu_bits(c);
-        c.activation = Activation::none;
-    }
-}
-
-TEST(Quantize, SwiGluHasTheCpusBits) {
-    expect_cpu_bits(TokenCase{.tokens = 144,
-                              .features = 288,
-                              .activation = Activation::swiglu,
-                              .swiglu = gpt_oss,
-                              .rows = blocks,
-                              .columns = blocks});
-    expect_cpu_bits(
-        TokenCase{.tokens = 33, .features = 288, .activation = Activation::swiglu, .rows = blocks, .round_up = true});
-    expect_cpu_bits(TokenCase{
-        .tokens = 48, .features = 288, .activation = Activation::swiglu_gradient, .rows = blocks, .columns = blocks});
-    for (const SwiGlu& rule : {SwiGlu{}, tight}) {
-        for (const std::int64_t features : {544, 512}) {  // ups begin within a tile, or with one
-            expect_cpu_bits(TokenCase{.tokens = 144,
-                                      .features = features,
-                                      .activation = Activation::swiglu_gradient,
-                                      .swiglu = rule,
-                                      .rows = blocks,
-                                      .columns = blocks});
-        }
-    }
-    expect_cpu_bits(TokenCase{.tokens = 20,
-                              .features = 150,
-                              .activation = Activation::swiglu_gradient,
-                              .swiglu = gpt_oss,
-                              .rows = blocks,
-                              .columns = blocks});
-}
-
-TEST(Quantize, FactorsThatBothOperandsShareHaveTheCpusBits) {
-    TokenCase c{.tokens = 144, .features = 512, .rows = blocks, .columns = blocks, .shares = true};
-    c.activation = Activation::swiglu_gradient;
-    for (const SwiGlu& rule : {SwiGlu{}, tight}) {
-        c.swiglu = rule;
-        for (const std::int64_t features : {544, 512}) {  // ups begin within a tile, or with one
-            c.features = features;
-            expect_cpu_bits(c);
-        }
-    }
-    c.ends = {20, 140};
-    expect_cpu_bits(c);
-    c.ends = {};
-    c.swiglu = gpt_oss;
-    c.features = 150;  // element by element
-    expect_cpu_bits(c);
-    c.activation = Activation::swiglu;
-    c.features = 288;
-    expect_cpu_bits(c);
-    c.swiglu = {};
-    c.ends = {20, 140};
-    c.rows = c.columns = Granularity::row;
-    expect_cpu_bits(c);
-}
-
+/// With scales, or codes of e4m3 without any where `from` is none.
 struct Transposition {
     OperandRecipe from{};
-    Granularity to = Granularity::block_1x128;
+    Granularity to = none;
     Dims shape{};
     std::vector<std::int32_t> ends{};
 };
 
-void expect_cpu_bits(const Transposition& c) {
-    Matrix x(Format::f32, c.shape);
-    fill(x, 21, true);
-    const OwnedOperand rows = quantize(x.tensor(), {.recipe = c.from, .round_up = true});
-    const auto groups = static_cast<std::int64_t>(c.ends.size());
-    const Dims shape{c.shape[1], groups > 0 ? column_limit(c.shape[0], groups) : c.shape[0]};
-    const OperandRecipe recipe{c.from.values, c.to, c.from.scales};
-    const Output given(recipe, shape, scale_shape(c.to, shape), Order::row_major);
-    const Output expected(recipe, shape, scale_shape(c.to, shape), Order::row_major);
-    const Tensor ends = groups > 0 ? row_major(c.ends.data(), Format::i32, {groups}) : Tensor{};
-    transpose_codes(rows, ends, expected.operand);
-    run_on_emulator(launch::lower_transposition(rows, ends, given.operand), 9);
-    expect_same(given, expected);
-}
-
 TEST(Quantize, TransposedCodesHaveTheCpusBits) {
-    const OperandRecipe bytes{Format::e4m3, Granularity::block_1x128, Format::ue8m0};
-    expect_cpu_bits(Transposition{.from = bytes, .shape = {200, 144}, .ends = {0, 130, 200}});
-    const OperandRecipe e5m2{Format::e5m2, Granularity::block_1x128};
-    expect_cpu_bits(Transposition{.from = e5m2, .to = Granularity::block_128x128, .shape = {144, 272}});
-    expect_cpu_bits(Transposition{.from = by_128, .shape = {60, 131}, .ends = {60}});
-}
-
-TEST(Quantize, ValuesWithoutScalesAreMovedAsOnTheCpu) {
-    for (const std::vector<std::int32_t>& ends : {std::vector<std::int32_t>{}, {0, 130, 200}, {5, 5, 201}}) {
-        const Dims shape{200, 144};
-        Matrix codes(Format::e4m3, shape);
-        codes.fill_randomly(4);
-        const auto groups = static_cast<std::int64_t>(ends.size());
-        const Dims turned = columns_shape(shape[0], shape[1], groups);
-        Matrix given(Format::e4m3, turned);
-        Matrix expected(Format::e4m3, turned);
-        const Tensor of_groups = groups > 0 ? row_major(ends.data(), Format::i32, {groups}) : Tensor{};
-        transpose_codes({.values = codes.tensor()}, of_groups, {.values = expected.tensor()});
-        run_on_emulator(launch::lower_transposition({.values = codes.tensor()}, of_groups, {.values = given.tensor()}),
-                        2);
-        EXPECT_EQ(bytes(given.tensor()), bytes(expected.tensor()));
+    const OperandRecipe powers{Format::e4m3, blocks, Format::ue8m0}, e5m2{Format::e5m2, blocks};
+    const OperandRecipe codes{Format::e4m3, none};
+    for (const Transposition& c : {Transposition{powers, blocks, {200, 144}, {0, 130, 200}},
+                                   {e5m2, squares, {144, 272}},
+                                   {by_128, blocks, {60, 131}, {60}},
+                                   {codes, none, {200, 144}},
+                                   {codes, none, {200, 144}, {0, 130, 200}},
+                                   {codes, none, {200, 144}, {5, 5, 201}}}) {
+        SCOPED_TRACE(name(c.from) + " " + to_string(c.shape));
+        const auto groups = static_cast<std::int64_t>(c.ends.size());
+        const Tensor ends = groups > 0 ? row_major(c.ends.data(), Format::i32, {groups}) : Tensor{};
+        Matrix x(Format::f32, c.shape), unscaled(Format::e4m3, c.shape);
+        fill(x, 21, true);
+        unscaled.fill_randomly(4);
+        const bool scaled = c.to != none;
+        const OwnedOperand quantized = quantize(x.tensor(), {.recipe = scaled ? c.from : by_128, .round_up = true});
+        const Operand rows = scaled ? quantized : Operand{.values = unscaled.tensor()};
+        const Dims wide{c.shape[1], groups > 0 ? column_limit(c.shape[0], groups) : c.shape[0]};
+        const Dims shape = scaled ? wide : columns_shape(c.shape[0], c.shape[1], groups);
+        const Dims scales = scaled ? scale_shape(c.to, shape) : Dims{1};
+        Output given({c.from.values, c.to, c.from.scales}, shape, scales);
+        Output expected({c.from.values, c.to, c.from.scales}, shape, scales);
+        if (!scaled) given.operand.scales = expected.operand.scales = {};
+        transpose_codes(rows, ends, expected.operand);
+        run_on_emulator(launch::lower_transposition(rows, ends, given.operand), 9);
+        expect_same(given, expected);
     }
 }
 
@@ -275,26 +320,26 @@ void expect_cpu_groups(const GroupCase& c) {
     SCOPED_TRACE(std::to_string(c.tokens) + " tokens, " + std::to_string(c.ends.size()) + " groups");
     const auto groups = std::max<std::int64_t>(std::ssize(c.ends), 1);
     const Tensor ends = c.ends.empty() ? Tensor{} : row_major(c.ends.data(), Format::i64, {groups});
-    std::vector<std::vector<std::int32_t>> column_ends(2,
-                                                       std::vector<std::int32_t>(static_cast<std::size_t>(groups), -1));
-    std::array<Matrix, 2> d{Matrix(Format::bf16, {c.tokens, c.columns}), Matrix(Format::bf16, {c.tokens, c.columns})};
-    for (Matrix& each : d) each.fill_randomly(5);
-    const auto out = [&](std::size_t i) { return row_major(column_ends[i].data(), Format::i32, {groups}); };
-    formats::finish_groups_on_cpu(ends, c.tokens, out(0), d[0].tensor());
-    run_on_emulator(launch::lower_groups(ends, c.tokens, out(1), d[1].tensor()), 6);
-    EXPECT_EQ(column_ends[1], column_ends[0]);
-    EXPECT_EQ(bytes(d[1].tensor()), bytes(d[0].tensor()));
+    const Matrix given_ends(Format::i32, {groups}), expected_ends(Format::i32, {groups});
+    Matrix given(Format::bf16, {c.tokens, c.columns}), expected(Format::bf16, {c.tokens, c.columns});
+    for (Matrix* each : {&given, &expected}) each->fill_randomly(5);
+    formats::finish_groups_on_cpu(ends, c.tokens, expected_ends.tensor(), expected.tensor());
+    run_on_emulator(launch::lower_groups(ends, c.tokens, given_ends.tensor(), given.tensor()), 6);
+    EXPECT_EQ(bytes(given_ends.tensor()), bytes(expected_ends.tensor()));
+    EXPECT_EQ(bytes(given.tensor()), bytes(expected.tensor()));
 }
 
 TEST(Quantize, GroupsAreFinishedAsOnTheCpu) {
-    expect_cpu_groups({.tokens = 77});
-    expect_cpu_groups({.tokens = 300, .ends = {5, 5, 140, 290}});
-    expect_cpu_groups({.tokens = 300, .columns = 7, .ends = {300, 5, -3}});  // rows of 14 bytes; none is left
-    expect_cpu_groups({.tokens = 40, .columns = 520, .ends = {-5, 1000}});
-    expect_cpu_groups({.tokens = 40, .columns = 3, .ends = {0, 0}});
     std::vector<std::int64_t> many;
     for (std::int64_t i = 0; i < 70; ++i) many.push_back(i * i);
-    expect_cpu_groups({.tokens = 4700, .ends = many});
+    for (const GroupCase& c : {GroupCase{.tokens = 77},
+                               {300, 8, {5, 5, 140, 290}},
+                               {300, 7, {300, 5, -3}},  // rows of 14 bytes; none is left
+                               {40, 520, {-5, 1000}},
+                               {40, 3, {0, 0}},
+                               {4700, 8, many}}) {
+        expect_cpu_groups(c);
+    }
     EXPECT_TRUE(launch::lower_groups({}, 8, {}, {}).empty());
 }
 
