@@ -1,15 +1,23 @@
 // Writes source files with the kernels of this build: list_kernels FOLDER PARTS MATRIX SAMPLES
 //
-// The kernels that ship are in FOLDER/kernels_0.generated.cpp to PARTS / 2 - 1, the others of the matrix in the second
-// half. A kernel's file follows only from its expression: a line that is added to the matrix changes one file.
+// Products that ship are in FOLDER/kernels_0.generated.cpp to PARTS / 2 - 1, the others of the matrix in the second
+// half. A kernel's file follows only from its expression: a line that is added to the matrix changes one file. The
+// kernels that are not products are in a file for each of their programs, FOLDER/others_0.generated.cpp and further
+// ones.
+#include "emulator/list_others.h"
 #include "emulator/row_kernel.h"
 #include "launch/tile_code.h"
 #include "plan/shipped_kernels.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <fstream>
+#include <iterator>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -46,9 +54,28 @@ std::string source(std::size_t part, std::size_t parts, const std::vector<hopper
     return text.str();
 }
 
-std::string text_of(const std::string& path) {
-    std::ifstream file(path);
-    return {std::istreambuf_iterator<char>(file), {}};
+/// The device's numbers, the last line of a program, are the emulator's here.
+std::string source_of_others(std::size_t part, const std::string& program) {
+    std::set<std::string> calls;
+    for (const launch::OtherKernel& kernel : tests::other_kernels()) {
+        if (launch::source_of(kernel) != program) continue;
+        const std::string expression = launch::kernel_expression(kernel);
+        calls.insert(fmt::format("    add(all, \"{}\", {});\n", expression, expression));
+    }
+    return fmt::format(
+        "// Written by list_kernels.\n#include \"emulator/other_functions.h\"\n{}#include "
+        "\"emulator/primitives.h\"\n\nnamespace tilewright::tests {{\ntemplate <>\n"
+        "void add_others<{}>(OtherFunctions& all) {{\n{}}}\n}}  // namespace tilewright::tests\n",
+        program.substr(0, program.find("#include \"hopper/ptx/")), part, fmt::join(calls, ""));
+}
+
+/// An older file with the same text is not compiled again.
+void write(const std::string& path, const std::string& text) {
+    std::ifstream old(path);
+    if (text == std::string{std::istreambuf_iterator<char>(old), {}}) return;
+    std::ofstream file(path);
+    file << text;
+    if (!file.good()) throw std::runtime_error("cannot write " + path);
 }
 
 }  // namespace
@@ -62,13 +89,13 @@ int main(int count, char** words) {
         const std::size_t parts = std::stoul(words[2]);
         const std::vector<hopper::Kernel> tiles =
             tests::emulated_tiles(tests::read_matrix(words[3]), std::string(words[4]) == "1");
+        const std::string folder = words[1];
         for (std::size_t part = 0; part < parts; ++part) {
-            const std::string path = std::string(words[1]) + "/kernels_" + std::to_string(part) + ".generated.cpp";
-            const std::string text = source(part, parts, tiles);
-            if (text == text_of(path)) continue;  // an older file is not compiled again
-            std::ofstream file(path);
-            file << text;
-            if (!file.good()) throw std::runtime_error("cannot write " + path);
+            write(fmt::format("{}/kernels_{}.generated.cpp", folder, part), source(part, parts, tiles));
+        }
+        for (std::size_t part = 0; const char* program : tests::other_programs) {
+            write(fmt::format("{}/others_{}.generated.cpp", folder, part), source_of_others(part, program));
+            ++part;
         }
         return 0;
     } catch (const std::exception& error) {
