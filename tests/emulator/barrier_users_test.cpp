@@ -91,7 +91,7 @@ TEST(BarrierUsers, AreThoseOfTheWarpsTable) {
         for (const std::string& role : users.waiting) barriers_of[role].waiting.insert(barrier);
         for (const std::string& role : users.arriving) barriers_of[role].arriving.insert(barrier);
     }
-    const std::map<std::string, hopper::Row> rows = hopper::table("warp");
+    const std::map<std::string, hopper::Row> rows = hopper::table(TILEWRIGHT_GEMM, "warp");
     EXPECT_EQ(rows.size(), barriers_of.size());
     for (const auto& [warps, cells] : rows) {
         ASSERT_EQ(cells.size(), 5U) << warps;
@@ -104,7 +104,7 @@ TEST(BarrierUsers, AreThoseOfTheBarriersTable) {
     if (sanitizes) GTEST_SKIP() << "the sample lacks kernels";
     AllUsers all;
     for (const RowKernel& of : kernels()) add_users(of, all);
-    const std::map<std::string, hopper::Row> rows = hopper::table("barrier");
+    const std::map<std::string, hopper::Row> rows = hopper::table(TILEWRIGHT_GEMM, "barrier");
     EXPECT_EQ(rows.size(), all.size());
     for (const auto& [barrier, cells] : rows) {
         ASSERT_EQ(cells.size(), 4U) << barrier;

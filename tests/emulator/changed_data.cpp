@@ -1,11 +1,13 @@
 #include "emulator/changed_data.h"
 
-#include "emulator/special_scales.h"
+#include "check/random.h"
 
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <random>
 
 namespace tilewright::tests {
@@ -15,10 +17,15 @@ namespace {
 constexpr std::array special_bits{0x7FC12345U, 0xFF800001U, 0x7F800000U, 0xFF800000U, 0x80000000U, 0x00000000U,
                                   0x00000001U, 0x807FFFFFU, 0x7F7FFFFFU, 0xFF7FFFFFU, 0x3F800000U, 0x00800000U};
 
-std::int64_t last_element(const Tensor& tensor) {
-    std::int64_t last = 0;
-    for (int i = 0; i < tensor.shape.rank(); ++i) last += (tensor.shape[i] - 1) * tensor.strides[i];
-    return last;
+/// Some scales are `special`.
+template <class Scale>
+std::vector<Scale> with_special(Tensor& scales, std::uint64_t seed, const std::vector<Scale>& special) {
+    std::vector<Scale> copy = own_copy<Scale>(scales);
+    for (std::size_t i = 0; i < copy.size(); ++i) {
+        const std::uint64_t random = check::mix(seed * copy.size() + i);
+        if (random % 61 == 0) copy[i] = special[(random >> 32) % special.size()];
+    }
+    return copy;
 }
 
 void fill(float* values, std::int64_t count) {
@@ -51,28 +58,33 @@ void draw_tokens(std::uint16_t* tokens, const Tensor& a, unsigned mask) {
 
 }  // namespace
 
-template <class Element>
-Element* DataChange::copied(Tensor& tensor) {
-    const auto* const given = static_cast<const std::byte*>(tensor.data);
-    const auto size = static_cast<std::size_t>(last_element(tensor) + 1) * sizeof(Element);
-    memory_.emplace_back(given, given + size);
-    tensor.data = memory_.back().data();
-    return static_cast<Element*>(tensor.data);
-}
-
 DataChange::DataChange(check::Case& test, const ChangedData& changed) : test_(test), changed_(changed) {
     Problem& p = test.problem();
     if (changed.special_scales) {
+        // Numbers that are not normal, and numbers that overflow or underflow fp32 with some of the other side's.
+        const std::vector<float> special{0.0F,         -0.0F,      0x1p-149F, 0x1.8p-130F,
+                                         -0x1p-126F,   0x1.fp127F, -2.5F,     std::numeric_limits<float>::infinity(),
+                                         std::nanf("")};
+        std::uint64_t seed = 0;
         for (Tensor* scales : {&p.a.scales, &p.b.scales}) {
-            if (scales->given() && (scales->format == Format::f32 || scales->format == Format::ue8m0))
-                memory_.push_back(with_special_scales(*scales, memory_.size() + 1));
+            if (scales->given() && scales->format == Format::f32)
+                floats_.push_back(with_special(*scales, ++seed, special));
+            if (scales->given() && scales->format == Format::ue8m0)
+                codes_.push_back(with_special<std::uint8_t>(*scales, ++seed, {0, 1, 254, 255}));
         }
     }
-    if (changed.any_tokens != 0) draw_tokens(copied<std::uint16_t>(p.a.values), p.a.values, changed.any_tokens);
-    if (changed.special_bias) fill(copied<float>(p.bias), last_element(p.bias) + 1);
+    if (changed.any_tokens != 0) {
+        tokens_ = own_copy<std::uint16_t>(p.a.values);
+        draw_tokens(tokens_.data(), p.a.values, changed.any_tokens);
+    }
+    if (changed.special_bias) {
+        floats_.push_back(own_copy<float>(p.bias));
+        fill(floats_.back().data(), last_element(p.bias) + 1);
+    }
     if (!changed.special_c) return;
-    zero_rows(copied<std::uint8_t>(p.a.values), p.a.values);
-    if (!test.spec().in_place) copied<float>(p.c);
+    codes_.push_back(own_copy<std::uint8_t>(p.a.values));
+    zero_rows(codes_.back().data(), p.a.values);
+    if (!test.spec().in_place) floats_.push_back(own_copy<float>(p.c));
 }
 
 void DataChange::fill_c() {

@@ -31,31 +31,16 @@ std::uint8_t code_at(std::int64_t matrix, std::int64_t row, std::int64_t k) {
     return static_cast<std::uint8_t>(k + 37 * row + 101 * matrix);
 }
 
-/// All that a decoded operand is made of: the codes in their order.
-struct Codes {
-    explicit Codes(const Order& order) {
-        auto* const codes = reinterpret_cast<std::uint8_t*>(words.data()) + order.offset;
-        const Strides& strides = order.strides;
-        for (std::int64_t i = 0; i < matrices * rows * columns; ++i) {
-            const std::int64_t matrix = i / (rows * columns), row = i / columns % rows, k = i % columns;
-            codes[matrix * strides.group + row * strides.row + k * strides.k] = code_at(matrix, row, k);
-        }
-        first = codes;
+/// The codes of an operand in their order, at a multiple of eight bytes and an offset.
+std::vector<std::uint64_t> codes_of(const Order& order) {
+    std::vector<std::uint64_t> words(4500);
+    auto* const codes = reinterpret_cast<std::uint8_t*>(words.data()) + order.offset;
+    const Strides& strides = order.strides;
+    for (std::int64_t i = 0; i < matrices * rows * columns; ++i) {
+        const std::int64_t matrix = i / (rows * columns), row = i / columns % rows, k = i % columns;
+        codes[matrix * strides.group + row * strides.row + k * strides.k] = code_at(matrix, row, k);
     }
-
-    std::vector<std::uint64_t> words = std::vector<std::uint64_t>(4500);  // at a multiple of eight bytes
-    const std::uint8_t* first = nullptr;
-};
-
-launch::OtherLaunch launch_of(Format format, const Order& order, const Codes& codes, void* workspace) {
-    const DecodedOperand operand{.from = {.recipe = {.values = format, .granularity = Granularity::row},
-                                          .values = codes.first,
-                                          .value_strides = order.strides},
-                                 .matrices = matrices,
-                                 .rows = rows,
-                                 .k = columns,
-                                 .to = {.group = rows * padded, .row = padded, .k = 1}};
-    return launch::lower_workspace({.decode_a = operand}, workspace).at(0);
+    return words;
 }
 
 /// Zeros after the end of a row, and nothing after the last row.
@@ -76,9 +61,17 @@ TEST(DecodeFp8, EveryCodeIsItsNumberInAnyOrder) {
                                 {"along the rows", {.group = 16 * 1100, .row = 1, .k = 16}, 0, false}};
     for (const Format format : {Format::e4m3, Format::e5m2}) {
         for (const Order& order : orders) {
-            const Codes codes(order);
+            const std::vector<std::uint64_t> words = codes_of(order);
+            const auto* const codes = reinterpret_cast<const std::uint8_t*>(words.data()) + order.offset;
             std::vector<std::uint16_t> numbers(matrices * rows * padded + 64, untouched);
-            const launch::OtherLaunch launch = launch_of(format, order, codes, numbers.data());
+            const DecodedOperand operand{.from = {.recipe = {.values = format, .granularity = Granularity::row},
+                                                  .values = codes,
+                                                  .value_strides = order.strides},
+                                         .matrices = matrices,
+                                         .rows = rows,
+                                         .k = columns,
+                                         .to = {.group = rows * padded, .row = padded, .k = 1}};
+            const launch::OtherLaunch launch = launch::lower_workspace({.decode_a = operand}, numbers.data()).at(0);
             EXPECT_EQ(launch.of<launch::DecodeCodes>().kernel.spec.vectors, order.vectors) << order.name;
             run_on_emulator(launch);
             std::size_t wrong = 0;

@@ -1,8 +1,8 @@
 #include "emulator/kernel_case.h"
 
 #include "cpu/exact/exact.h"
+#include "emulator/kernel_table.h"
 #include "formats/packed_layout.h"
-#include "hopper/description/roles.h"
 #include "launch/launch.h"
 #include "launch/tile_code.h"
 #include "plan/k_splits.h"
@@ -15,23 +15,6 @@
 #include <vector>
 
 namespace tilewright::tests {
-namespace {
-
-const char* word(hopper::Role role) {
-    switch (role) {
-        case hopper::Role::load: return "load";
-        case hopper::Role::scheduler: return "scheduler";
-        case hopper::Role::block_and_epilogue_scales: return "block and epilogue scales";
-        case hopper::Role::row_scales: return "row scales";
-        case hopper::Role::store: return "store";
-        case hopper::Role::spare: return "spare";
-        case hopper::Role::multiply: return "multiply";
-    }
-    return "?";
-}
-
-}  // namespace
-
 hopper::KernelReport run_on_emulator(const EmulatedKernel& kernel, const Geometry& geometry, const Conditions& run,
                                      emulator::Counts* counts) {
     hopper::KernelReport report{};
@@ -51,7 +34,7 @@ hopper::KernelReport run_on_emulator(const EmulatedKernel& kernel, const Geometr
                       .wgmma = run.wgmma,
                       .seed = run.seed,
                       .registers = kernel.tile.launch_registers,
-                      .role = [&](int warp) { return word(role_of(kernel.tile, warp)); },
+                      .role = [&](int warp) { return hopper::word(role_of(kernel.tile, warp)); },
                       .counts = counts,
                       .lost_load = run.lost_load,
                       .earlier = run.earlier},
@@ -171,13 +154,6 @@ std::string difference(const EmulatedKernel& kernel, check::Case& test, const Co
     if (run.counts != nullptr) *run.counts = counts;
     if (const std::string outside = outside_rows(kernel.tile, g, counts); !outside.empty()) return outside;
     return test.damage();
-}
-
-std::string wrong(const EmulatedKernel& kernel, const check::CaseSpec& spec, const Conditions& run) {
-    std::string what = check::impossible(spec);
-    if (what.empty() && !serves(kernel, spec)) what = "the kernel does not serve this call";
-    if (what.empty()) what = difference(kernel, spec, run);
-    return what.empty() ? what : describe(kernel, spec, run) + "\n" + what;
 }
 
 }  // namespace tilewright::tests

@@ -41,8 +41,4 @@ std::string difference(const EmulatedKernel& kernel, const check::CaseSpec& spec
 std::string difference(const EmulatedKernel& kernel, check::Case& test, const Conditions& run,
                        const std::function<void()>& fill_c = {}, bool any_nan = false);
 
-/// The same, preceded by the kernel, the call and the conditions. Calls that cannot exist, or that the kernel does not
-/// serve, are mistakes too.
-std::string wrong(const EmulatedKernel& kernel, const check::CaseSpec& spec, const Conditions& run);
-
 }  // namespace tilewright::tests

@@ -18,9 +18,9 @@ inline std::string trimmed(const std::string& text) {
     return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(' ') - first + 1);
 }
 
-/// The rows of the comment's table that begins with the column `head`, by their first cell.
-inline std::map<std::string, Row> table(const std::string& head) {
-    std::ifstream file(TILEWRIGHT_GEMM);
+/// The rows of the table of a file's comment that begins with the column `head`, by their first cell.
+inline std::map<std::string, Row> table(const char* path, const std::string& head) {
+    std::ifstream file(path);
     std::map<std::string, Row> rows;
     std::size_t columns = 0;
     for (std::string line; std::getline(file, line);) {

@@ -7,8 +7,10 @@
 #include "emulator/row_kernel.h"
 #include "hopper/description/derive.h"
 #include "launch/tile_code.h"
+#include "plan/legality.h"
 #include "plan/shipped_kernels.h"
 #include "plan/tma.h"
+#include "plan/workload.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -22,6 +24,8 @@
 
 namespace tilewright::tests {
 namespace {
+
+using hopper::Design;
 
 const Matrix& matrix() {
     static const Matrix read = read_matrix(TILEWRIGHT_MATRIX);
@@ -124,6 +128,8 @@ std::string test_name(const testing::TestParamInfo<Tested>& info) {
 
 INSTANTIATE_TEST_SUITE_P(All, MatrixKernels, testing::ValuesIn(tested()), test_name);
 
+// ---- What the matrix is to have
+
 TEST(Matrix, HasEachKernelOnceAndRunsEachCall) {
     std::vector<hopper::Kernel> tiles;
     std::set<std::string> used;
@@ -141,6 +147,59 @@ TEST(Matrix, RunsEveryKernelThatShips) {
     if (sanitizes) GTEST_SKIP() << "a build with sanitizers runs a sample";
     for (const hopper::Kernel& tile : planner::shipped_kernels()) {
         EXPECT_FALSE(shipped_row(tile).calls.empty()) << launch::describe(tile);
+    }
+}
+
+template <class Is>
+bool any_kernel(Is is) {
+    return std::ranges::any_of(emulated_kernels(), [&](const EmulatedKernel& kernel) { return is(kernel.tile); });
+}
+
+bool feeds(const Design& t) { return t.mma_a.is_mn_major() && t.loop == hopper::Loop::filling_next; }
+bool decodes(const Design& t) { return t.b.is_packed() && t.loop == hopper::Loop::filling_next; }
+bool fills_windows(const Design& t) { return t.has_windows() && t.fills_next_window; }
+bool steps(const Design& t) { return t.loop == hopper::Loop::steps; }
+
+/// Operands in registers are made ahead of the next multiplication: of 64 rows per warpgroup or 128, in one wgmma along
+/// n or two. Or there are too few registers.
+TEST(Matrix, HasKernelsOfEachLoop) {
+    constexpr bool (*loops[])(const Design&) = {
+        [](const Design& t) { return feeds(t) && t.wgmmas_along_n == 1 && t.rows_per_warpgroup == 64; },
+        [](const Design& t) { return feeds(t) && t.wgmmas_along_n == 1 && t.rows_per_warpgroup == 128; },
+        [](const Design& t) { return feeds(t) && t.wgmmas_along_n == 2 && t.rows_per_warpgroup == 64; },
+        [](const Design& t) { return feeds(t) && t.wgmmas_along_n == 2 && t.rows_per_warpgroup == 128; },
+        [](const Design& t) { return decodes(t) && t.rows_per_warpgroup == 64; },
+        [](const Design& t) { return decodes(t) && t.rows_per_warpgroup == 128; },
+        [](const Design& t) { return decodes(t) && t.wgmmas_along_n == 2; },
+        [](const Design& t) { return fills_windows(t) && t.rows_per_warpgroup == 64; },
+        [](const Design& t) { return fills_windows(t) && t.rows_per_warpgroup == 128; },
+        [](const Design& t) { return fills_windows(t) && t.wgmmas_along_n == 2; },
+        [](const Design& t) { return t.has_windows() && !t.fills_next_window && t.wgmmas_along_n == 2; },
+        [](const Design& t) { return t.has_wide_steps() && t.wgmmas_along_n == 2; },
+        [](const Design& t) { return t.b.is_nvfp4() && t.partials_in_flight == 2; },
+        [](const Design& t) { return t.b.is_nvfp4() && t.partials_in_flight == 1; },
+        [](const Design& t) { return steps(t) && t.subtiles == 4; },
+        [](const Design& t) { return steps(t) && t.b.is_packed() && t.wgmmas_along_n > 1; },
+    };
+    if (sanitizes) GTEST_SKIP() << "a sample";
+    for (std::size_t i = 0; i < std::size(loops); ++i) EXPECT_TRUE(any_kernel(loops[i])) << "loop " << i;
+}
+
+/// The planner asks for no pair of scales that no kernel multiplies.
+TEST(Matrix, HasPairsOfScalesOfEveryServedRecipe) {
+    if (sanitizes) GTEST_SKIP() << "a sample";
+    for (const Recipe& recipe : all_recipes()) {
+        const check::Case test(
+            {.recipe = recipe, .m = 128, .n = 128, .k = 128, .distribution = check::Distribution::ones});
+        const planner::Workload work = planner::workload(test.problem());
+        if (!planner::unsupported(work).empty()) continue;
+        const hopper::Kernel shapeless = planner::shapeless_kernel(work);
+        EXPECT_TRUE(any_kernel([&](const Design& tile) {
+            const auto &a = tile.a, &b = tile.b;
+            return tile.order == shapeless.order && a.scale_k == shapeless.a.scale_k &&
+                   a.scale_rows == shapeless.a.scale_rows && b.scale_k == shapeless.b.scale_k &&
+                   b.scale_rows == shapeless.b.scale_rows;
+        })) << name(recipe);
     }
 }
 

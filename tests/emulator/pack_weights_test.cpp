@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <tilewright/packed.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -65,33 +66,23 @@ void expect_cpu_bytes(const Operand& weights, PackedFor activations, const std::
     std::vector<std::uint8_t> bytes(static_cast<std::size_t>(expected.packed.bytes + behind), untouched);
     std::memcpy(bytes.data(), expected.packed.data, static_cast<std::size_t>(expected.packed.bytes));
     const std::vector<std::uint8_t> given = pack_by_kernels(weights, activations, behind);
-    ASSERT_EQ(given.size(), bytes.size());
-    int wrong = 0;
-    for (std::size_t i = 0; i < bytes.size() && wrong < 4; ++i) {
-        if (given[i] == bytes[i]) continue;
-        ADD_FAILURE() << "byte " << i << " is " << int(given[i]) << ", the CPU's " << int(bytes[i]);
-        ++wrong;
-    }
+    const auto first = std::mismatch(given.begin(), given.end(), bytes.begin(), bytes.end()).first - given.begin();
+    EXPECT_TRUE(given == bytes) << "byte " << first << " is not the CPU's";
 }
 
 constexpr PackedFor both[] = {PackedFor::fp8, PackedFor::bf16};
 
-/// A test's cases; every fifth under sanitizers, which is prime to the numbers of shapes and of scales.
-class Sample {
-public:
-    bool takes_next() { return TILEWRIGHT_SAMPLES == 0 || count_++ % 5 == 0; }
-
-private:
-    int count_ = 0;
-};
+/// Whether a test takes its next case: every fifth under sanitizers, which is prime to the numbers of shapes and
+/// scales.
+bool takes(int& count) { return TILEWRIGHT_SAMPLES == 0 || count++ % 5 == 0; }
 
 TEST(PackWeights, OfAnyShape) {
-    Sample sample;
+    int count = 0;
     for (const OperandRecipe& recipe : {mxfp4, nvfp4}) {
         for (const PackedFor activations : both) {
             for (const Dims& shape : {Dims{1, 2}, Dims{64, 128}, Dims{65, 130}, Dims{200, 72}, Dims{140, 480},
                                       Dims{3, 70, 96}, Dims{0, 128}, Dims{8, 0}, Dims{0, 64, 64}}) {
-                if (!sample.takes_next()) continue;
+                if (!takes(count)) continue;
                 expect_cpu_bytes(random_weights(recipe, shape, 110, 120).operand(), activations, name(recipe));
             }
         }
@@ -107,11 +98,11 @@ TEST(PackWeights, OfRowsThatSharedMemoryHoldsInParts) {
 }
 
 TEST(PackWeights, OfAnyScales) {
-    Sample sample;
+    int count = 0;
     for (const PackedFor activations : both) {
         for (const int most : {5, 127, 200, 255}) {
             for (const int difference : {0, 12, 121, 255}) {
-                if (!sample.takes_next()) continue;
+                if (!takes(count)) continue;
                 const int least = std::max(most - difference, 0);
                 expect_cpu_bytes(random_weights(mxfp4, {67, 320}, least, most).operand(), activations,
                                  "scales from " + std::to_string(least) + " to " + std::to_string(most));

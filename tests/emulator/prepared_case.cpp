@@ -53,12 +53,6 @@ bool is_for_gpu(Problem problem) {
 
 }  // namespace
 
-std::string prepared_difference(const EmulatedKernel& kernel, const check::CaseSpec& spec, const Conditions& run,
-                                bool packs) {
-    check::Case test(spec);
-    return prepared_difference(kernel, test, run, packs);
-}
-
 std::string prepared_difference(const EmulatedKernel& kernel, check::Case& test, const Conditions& run, bool packs) {
     cpu::run_exact(test.geometry(), {.threads = 1, .k_splits = planner::k_splits(kernel.tile, test.spec().k)});
     const std::vector<std::byte> expected = test.output();

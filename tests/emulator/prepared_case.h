@@ -10,9 +10,6 @@ namespace tilewright::tests {
 
 /// As `difference` of kernel_case.h; nothing outside the workspace may be written either. `packs`: weights are packed
 /// in advance. The call then prepares activations, or weights that are expanded for a kernel of FP8 weights.
-std::string prepared_difference(const EmulatedKernel& kernel, const check::CaseSpec& spec, const Conditions& run,
-                                bool packs = false);
-/// The same of a case that was changed after it was made.
 std::string prepared_difference(const EmulatedKernel& kernel, check::Case& test, const Conditions& run, bool packs);
 
 }  // namespace tilewright::tests

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "emulator/changed_data.h"
 #include "emulator/prepared_case.h"
 #include "emulator/row_call.h"
 #include "formats/codec.h"
@@ -44,11 +45,8 @@ std::string difference_of(ScaleOf scale_of, IsZero is_zero, Format output = Form
     }
     b.values.data = chunks.data();
     b.scales.data = scales.data();
-    Tensor& tokens = test.problem().a.scales;
-    const auto* const ordinary = static_cast<const float*>(tokens.data);
-    std::vector<float> small_ones(ordinary, ordinary + m * (k / 128));
+    std::vector<float> small_ones = own_copy<float>(test.problem().a.scales);
     for (float& scale : small_ones) scale *= 0x1p-130F;
-    tokens.data = small_ones.data();
     return prepared_difference(one("1x128:mxfp4 raw | 64x16x128 stages=3 warpgroups=1 swap split=4 | any"), test,
                                {.sms = 4}, false);
 }
@@ -96,17 +94,15 @@ TEST(DecodedCalls, ScalesOfAnyBits) {
                           .n = 64,
                           .k = 2048,
                           .distribution = check::Distribution::sparse});
-        Tensor& given = test.problem().a.scales;
-        const auto* const made = static_cast<const std::uint8_t*>(given.data);
-        std::vector<std::uint8_t> scales(made, made + 7 * 128);
+        std::vector<std::uint8_t> scales = own_copy<std::uint8_t>(test.problem().a.scales);
         for (std::size_t code = 0; code < 126; ++code) scales[row * 128 + code] = static_cast<std::uint8_t>(code);
         scales[2 * 128] = 0x7F;
-        given.data = scales.data();
         EXPECT_EQ(prepared_difference(kernel, test, {}, true), "") << row;
     }
 }
 
-/// The same of weights, which were packed before or are by the call. The top bit of ue4m3 does not count.
+/// The same of weights, which were packed before or are by the call, or are expanded. The top bit of ue4m3 does not
+/// count.
 TEST(DecodedCalls, ScalesOfWeightsOfAnyBits) {
     struct Turn {
         const char* kernel;
@@ -114,9 +110,10 @@ TEST(DecodedCalls, ScalesOfWeightsOfAnyBits) {
         bool packs;
     };
     constexpr const char* decoded = "nvfp4:nvfp4 decoded | 64x8x128 stages=4 warpgroups=1 swap | any";
-    constexpr const char* with_bf16 = "bf16:nvfp4 decoded | 128x32x128 stages=3 swap | any";
-    for (const auto& [text, recipe, packs] : {Turn{decoded, "nvfp4:nvfp4", true}, Turn{decoded, "nvfp4:nvfp4", false},
-                                              Turn{with_bf16, "bf16:nvfp4", false}}) {
+    for (const auto& [text, recipe, packs] :
+         {Turn{decoded, "nvfp4:nvfp4", true}, Turn{decoded, "nvfp4:nvfp4", false},
+          Turn{"bf16:nvfp4 decoded | 128x32x128 stages=3 swap | any", "bf16:nvfp4", false},
+          Turn{"bf16:nvfp4 expanded | 64x64x64 stages=4 warpgroups=1 | any", "bf16:nvfp4", true}}) {
         const EmulatedKernel kernel = one(text);
         constexpr std::size_t columns = 130, rows = 70;
         check::Case test(
@@ -143,9 +140,8 @@ TEST(Fp8NextToNvfp4Calls, CodesOfAnyBits) {
     for (const char* recipe : {"1x128:nvfp4", "e5m2.1x128:nvfp4", "1x128.ue8m0:nvfp4"}) {
         check::Case test({.recipe = parse_recipe(recipe).value(), .output = Format::f32, .m = 16, .n = 64, .k = k});
         Tensor& a = test.problem().a.values;
+        std::vector<std::uint8_t> codes = own_copy<std::uint8_t>(a);
         const formats::Fields& fields = a.format == Format::e4m3 ? formats::e4m3_fields : formats::e5m2_fields;
-        const auto* const made = static_cast<const std::uint8_t*>(a.data);
-        std::vector<std::uint8_t> codes(made, made + 16 * k);
         for (int code = 0; code < 256; ++code) {
             const bool finite = std::isfinite(formats::decode(fields, static_cast<hopper::u32>(code)));
             codes[static_cast<std::size_t>(3 * k + code)] = static_cast<std::uint8_t>(finite ? code : 0);
@@ -153,7 +149,6 @@ TEST(Fp8NextToNvfp4Calls, CodesOfAnyBits) {
         codes[5 * k + 300] = 0xFF;
         codes[6 * k + 100] = 0xFC;
         codes[7 * k + 511] = 0x7C;
-        a.data = codes.data();
         EXPECT_EQ(prepared_difference(fp8_by_blocks(), test, {}, true), "") << recipe;
     }
 }
@@ -176,13 +171,8 @@ TEST(Expanded, FactorsMultiplyAfterTheScalesOfRows) {
     for (const RowKernel& of : emulated({"row:mxfp4 m_grouped expanded | 64x64x128 stages=4 warpgroups=1 | any",
                                          "row:mxfp4 expanded | 64x16x128 stages=3 warpgroups=1 swap split=4 | any"})) {
         check::Case test(spec_of(of.row, "m=70 n=72 k=320 f32"));
-        Tensor& scales = test.problem().a.scales;
-        std::int64_t last = 0;
-        for (int i = 0; i < scales.shape.rank(); ++i) last += (scales.shape[i] - 1) * scales.strides[i];
-        const auto* const given = static_cast<const float*>(scales.data);
-        std::vector<float> small_ones(given, given + last + 1);
+        std::vector<float> small_ones = own_copy<float>(test.problem().a.scales);
         for (float& scale : small_ones) scale *= 0x1p-116F;
-        scales.data = small_ones.data();
         EXPECT_EQ(prepared_difference(of.kernel, test, {.sms = 4}, true), "") << of.row.text;
     }
 }

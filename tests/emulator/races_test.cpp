@@ -165,7 +165,7 @@ int races_of_kernel(const char* recipe, bool transposed_scales) {
 
 constexpr hopper::Kernel small{.shape = {.m = 128, .n = 32}, .stages = 3};
 
-TEST(Races, TheKernelHasNone) {
+TEST(Races, ProductsHaveNone) {
     constexpr hopper::Kernel blocks = of_recipe(blocks_of_both, small);
     constexpr hopper::Kernel rows = of_recipe(rows_of_both, small);
     constexpr hopper::Kernel pair{
@@ -181,23 +181,19 @@ TEST(Races, TheKernelHasNone) {
         blocks_of_both,
         {.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 3, .swap_ab = true, .cluster = hopper::split_k(2)});
     EXPECT_EQ(races_of_kernel<slices>("1x128:128x128", true), 0);
-}
-
-TEST(Races, NorHasTheKernelThatAccumulates) {
-    constexpr hopper::Kernel tile =
+    // Kernels that accumulate.
+    constexpr hopper::Kernel adds =
         of_recipe(rows_of_both, {.shape = {.m = 128, .n = 64}, .stages = 3, .output = hopper::Output::f32_by_tma});
-    for (const bool transposed : {false, true}) EXPECT_EQ(races_of_kernel<tile>("1x128:1x128", transposed), 0);
+    for (const bool transposed : {false, true}) EXPECT_EQ(races_of_kernel<adds>("1x128:1x128", transposed), 0);
     constexpr hopper::Kernel tall{
         .shape = {.m = 128, .n = 96, .warpgroups = 1}, .stages = 3, .output = hopper::Output::f32_by_tma};
     EXPECT_EQ(races_of_kernel<tall>("row:row", false), 0);
-}
-
-TEST(Races, NorHasTheGroupedKernel) {
-    constexpr hopper::Kernel tile =
+    // The grouped kernel.
+    constexpr hopper::Kernel grouped =
         of_recipe(blocks_of_both, {.shape = {.m = 128, .n = 32}, .stages = 3, .groups = hopper::Groups::rows});
     for (const bool transposed : {false, true}) {
-        EXPECT_EQ(races_of_kernel<tile>("1x128:128x128", transposed), 0);
-        EXPECT_EQ(races_of_kernel<k_major(tile)>("1x128:128x128", transposed), 0);
+        EXPECT_EQ(races_of_kernel<grouped>("1x128:128x128", transposed), 0);
+        EXPECT_EQ(races_of_kernel<k_major(grouped)>("1x128:128x128", transposed), 0);
     }
 }
 

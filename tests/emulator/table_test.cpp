@@ -31,7 +31,7 @@ constexpr Design with_cluster(const Cluster& cluster) {
 }
 
 TEST(Tables, WarpsHaveTheRolesAndRegistersThatTheCodeComputes) {
-    const std::map<std::string, Row> rows = table("warp");
+    const std::map<std::string, Row> rows = table(TILEWRIGHT_GEMM, "warp");
     int warps = 0;
     for (const auto& [name, row] : rows) {
         ASSERT_EQ(row.size(), 5U) << name;
@@ -61,7 +61,7 @@ int arrivals(const std::string& words, const Design& tile, bool by_tma) {
 
 TEST(Tables, BarriersHaveTheArrivalsThatTheCodeComputes) {
     const Design pair = with_cluster(share_b(2)), grouped = with_groups(Groups::rows), split = with_cluster(split_k(4));
-    const std::map<std::string, Row> rows = table("barrier");
+    const std::map<std::string, Row> rows = table(TILEWRIGHT_GEMM, "barrier");
     std::set<std::string> seen;
     const auto expect = [&](const char* name, int computed, const Design& tile, bool by_tma = false) {
         const auto row = rows.find(name);
