@@ -26,8 +26,7 @@ struct Model {
     double exposed_epilogue = 0.4643;  // Share that a single warpgroup does not hide, D of 16 bits without C.
     // The whole call.
     double block_seconds = 1.529e-09;    // Per block of the grid.
-    double warpgroup_seconds = 2e-07;    // Until blocks have begun, for each warpgroup that multiplies but one.
-    double taking_seconds = 4e-07;       // More where warpgroups take work tiles from a scheduler.
+    double taking_seconds = 6e-07;       // Until the blocks' warpgroups take work tiles, for each but one.
     double first_stages = 1;             // Share of the first stages of all blocks that comes from memory.
     double cluster_seconds = 1.452e-07;  // More for a launch of clusters.
     double imperfect_overlap = 0.2126;   // Share of the shorter of memory and compute.
@@ -54,7 +53,6 @@ inline constexpr Model packed_model{.multicast_clocks = 80,
                                     .power_seconds = 0,
                                     .exposed_epilogue = 1,
                                     .block_seconds = 0,
-                                    .warpgroup_seconds = 0,
                                     .taking_seconds = 0,
                                     .first_stages = 0,
                                     .cluster_seconds = 3.332e-07,

@@ -28,7 +28,7 @@ GatedUnit random_unit(Bytes& bytes) {
     GatedUnit unit{.kind = pick(all_gated_units, bytes)};
     unit.swiglu = {.alpha = bytes.pick({1.0F, 1.702F, 0.0F}),
                    .beta = bytes.pick({0.0F, 1.0F}),
-                   .limit = bytes.pick({infinity, 7.0F, 0.25F, 0.0F, -1.0F}),
+                   .limit = bytes.pick({infinity, 7.0F, 0.25F, 0.0F}),
                    .interleaved = bytes.one_in(2)};
     unit.gate_bound = bytes.pick({4.0F, 0.5F, 1e-30F});
     unit.up_bound = bytes.pick({25.0F, 0.5F, infinity});

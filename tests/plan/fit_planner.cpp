@@ -68,7 +68,6 @@ const Parameters model_parameters{
     Parameter{"busy_clock", [](Constants& c) -> double& { return c.model.busy_clock; }, 0.9, 1},
     Parameter{"power_seconds", [](Constants& c) -> double& { return c.model.power_seconds; }, 1e-6, 1e-4},
     Parameter{"block_seconds", [](Constants& c) -> double& { return c.model.block_seconds; }, 1e-10, 1e-8},
-    Parameter{"warpgroup_seconds", [](Constants& c) -> double& { return c.model.warpgroup_seconds; }, 1e-8, 1e-6},
     Parameter{"taking_seconds", [](Constants& c) -> double& { return c.model.taking_seconds; }, 1e-8, 1e-6},
     Parameter{"cluster_seconds", [](Constants& c) -> double& { return c.model.cluster_seconds; }, 1e-8, 2e-6},
     Parameter{"imperfect_overlap", [](Constants& c) -> double& { return c.model.imperfect_overlap; }, 0.005, 0.6},
