@@ -1,7 +1,7 @@
 // Shows what one block of a kernel does, clock by clock: a shipped kernel compiled with time stamps (Debug::stamps).
 //
 //   kernel_timeline [OUTPUT]         lines of JSON, to standard output without a name
-//   kernel_timeline --groups 4 --m 34 --max-m 64 --n 928 --k 928 --tile '64x64x128 stages=8 warpgroups=1'
+//   kernel_timeline --help           other calls
 //
 // Without options the tile is 128x128 of fp8 with 1x128 : 128x128 scales, m = 4096, n = 7168, k = 2048. With --groups,
 // m is the mean of a group, and with --max-m they are masked.

@@ -45,7 +45,7 @@ struct RunOptions {
     bool overlap = false;
     /// GPU, with `overlap`: no kernel that may still run when this one starts writes B, its scales or the sizes of
     /// groups. A kernel with groups of rows then loads weights while it waits. This holds for weights that do not
-    /// change and sizes that were written two kernels ago: a kernel of this library lets the next one start after its
+    /// change and sizes that were written two kernels ago. A kernel of this library lets the next one start after its
     /// own predecessor has ended. Other kernels ignore it.
     bool weights_ready = false;
     /// GPU: at least `workspace_bytes(problem)` bytes; ignored where that is 0.

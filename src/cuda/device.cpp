@@ -199,7 +199,7 @@ void Device::launch(ReadyLaunch& ready, const InStream& order) {
     check_report();
     if (ready.blocks == 0) return;
     for (const ReadyStep& step : ready.before) start(step.kernel, step.launch, order);
-    // What the call itself writes is not ready.
+    // Weights that the call itself writes are not ready.
     ready.arguments.weights_ready = order.overlap && order.weights_ready && ready.before.empty();
     start(ready.kernel,
           {.blocks = ready.blocks,

@@ -46,7 +46,7 @@ public:
         }
     }
 
-    /// What the tested kernel did too early, or did not do at all.
+    /// An access of the tested kernel that is too early, or a wait that is missing.
     std::string mistake() const {
         if (ends_ == 0) return "the kernel did not wait";
         return wrote_ ? "the kernel wrote D while earlier kernels ran" : "";

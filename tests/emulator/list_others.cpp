@@ -99,7 +99,7 @@ void add_quantizers(Kernels& list) {
     for (const bool up : {false, true}) list.emplace_back(FinishTensorScales{{.round_up = up}});
 }
 
-/// What writes a workspace, or packs weights.
+/// Kernels that write a workspace, or pack weights.
 void add_preparations(Kernels& list) {
     for (const TransposeSpec& spec : {TransposeSpec{.ue8m0 = true, .stores_ue8m0 = true, .grouped = true},
                                       {.storage = e5m2, .squares = true},
