@@ -183,10 +183,10 @@ TEST(ExplainCommand, MistakesListWhatIsKnown) {
     const std::string sizes = " --m 64 --n 256 --k 256";
     EXPECT_EQ(objection("dense" + sizes), "");
     EXPECT_EQ(objection("k_grouped --recipe 1x128:1x128 --output f32 --with-c --groups 4 --json" + sizes), "");
-    EXPECT_TRUE(contains(objection("sparse" + sizes), "invalid grouping 'sparse'; expected dense, batched, "));
-    EXPECT_TRUE(contains(objection("--recipe 1x64" + sizes), "invalid recipe '1x64'; expected tensor:tensor, "));
-    EXPECT_TRUE(contains(objection("--recipe row:128x128" + sizes), "invalid recipe 'row:128x128'; expected "));
-    EXPECT_TRUE(contains(objection("--device h300" + sizes), "invalid device 'h300'; expected h200, h100, "));
+    EXPECT_TRUE(contains(objection("sparse" + sizes), "grouping: got 'sparse'; expected dense, batched, "));
+    EXPECT_TRUE(contains(objection("--recipe 1x64" + sizes), "--recipe: got '1x64'; expected tensor:tensor, "));
+    EXPECT_TRUE(contains(objection("--recipe row:128x128" + sizes), "--recipe: got 'row:128x128'; expected "));
+    EXPECT_TRUE(contains(objection("--device h300" + sizes), "--device: got 'h300'; expected h200, h100, "));
     EXPECT_TRUE(contains(objection("--layout ntt" + sizes), "expected nt, nn, tn, tt"));
     EXPECT_TRUE(contains(objection("--output e4m3" + sizes), "expected bf16, f16, f32"));
     EXPECT_TRUE(contains(objection("--unpromoted" + sizes), "accumulation: got unpromoted; expected promoted for "));
