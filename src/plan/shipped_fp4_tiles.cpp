@@ -24,11 +24,11 @@ struct PackedLine {
 // 128 rows are faster: they decode one half while the other is multiplied.
 constexpr PackedLine fp8_lines[] = {
     {"64x16x128 stages=16 warpgroups=1 swap", Groups::none, "fg", "fg"},
-    {"64x64x128 stages=12 warpgroups=1 swap", Groups::none, "fg", "fg"},
+    {"64x64x128 stages=12 warpgroups=1 swap", Groups::none, "fg", "f"},
     {"128x128x128 stages=6 swap", Groups::none, "fg", "fg"},
     {"64x8x128 stages=10 warpgroups=1 swap split=4", Groups::none, "f", "f"},
     {"64x16x128 stages=10 warpgroups=1 swap split=4", Groups::none, "f", "f"},
-    {"64x32x128 stages=8 warpgroups=1 swap split=4", Groups::none, "f", "f"},
+    {"64x32x128 stages=8 warpgroups=1 swap split=4", Groups::none, "f", "fg"},
     {"64x64x128 stages=6 warpgroups=1 swap split=4", Groups::none, "fg", "f"},
     {"128x16x128 stages=12 swap", Groups::rows, "f", "f"},
     {"128x32x128 stages=10 swap", Groups::rows, "fg", "fg"},

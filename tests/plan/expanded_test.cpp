@@ -116,8 +116,8 @@ TEST(ExpandedWeights, ArePlannedAsBf16NextToBf16) {
     EXPECT_EQ(workload(packed(groups_of(32, 32 * 256, 4096, 7168, "bf16:mxfp4"))).if_not_expanded, nullptr);
 }
 
-/// By the model. In bf16 the thresholds are those of calls that were timed with a slower tile of packed weights
-/// (docs/experiments/020-expanded-weights.md).
+/// By the model, or level with them. In bf16 the thresholds are those of calls that were timed with a slower tile of
+/// packed weights (docs/experiments/020-expanded-weights.md).
 TEST(ExpandedWeights, AreFasterThanPackedOnes) {
     std::map<std::string, int> expanded;
     for (const ProblemSizes& sizes : many()) {
@@ -127,7 +127,7 @@ TEST(ExpandedWeights, AreFasterThanPackedOnes) {
             return plan_of(choose(each, h200(), {}), each, h200()).cost.seconds;
         };
         const double with = seconds(work), without = seconds(*work.if_not_expanded);
-        const double most = work.recipe.a.values == Format::bf16 ? 1.09 : 1;
+        const double most = work.recipe.a.values == Format::bf16 ? 1.09 : 1.001;
         EXPECT_LT(with, most * without) << work.key;
         ++expanded[name(sizes.recipe)];
     }

@@ -105,7 +105,8 @@ TEST(Record, TheModelsChoiceIsNearTheBestOnAnH100) {
     EXPECT_LE(random.worst, 1.22);
 }
 
-/// Nothing was fitted to this record. The targets are 1.015 and 1.08. The worst has masked groups of 62 rows in the mean.
+/// Nothing was fitted to this record. The targets are 1.015 and 1.08. The worst has masked groups of 62 rows in the
+/// mean.
 TEST(Record, TheModelsChoiceIsNearTheBestOnShapesThatItHasNotSeen) {
     const Slower unseen = slower_than_best("h200_unseen.jsonl", "h200", 60);
     EXPECT_LE(unseen.mean, 1.012);
