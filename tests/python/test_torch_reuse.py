@@ -92,7 +92,7 @@ def test_a_write_inside_is_refused_if_torch_counts_it():
 
 
 def test_weights_that_come_and_go_inside_are_told_apart():
-    """Allocators give an address again. Here each weight has that of the one before."""
+    """Allocators give an address again. Here each weight has the address of its predecessor."""
     x, first = normal(8, 64), normal(64, 64, seed=1)
     memory = bytearray(first.nbytes)
     with reuse_weights():
