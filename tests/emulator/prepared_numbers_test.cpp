@@ -115,6 +115,7 @@ TEST(DecodedCalls, ScalesOfWeightsOfAnyBits) {
           Turn{"bf16:nvfp4 decoded | 128x32x128 stages=3 swap | any", "bf16:nvfp4", false},
           Turn{"bf16:nvfp4 expanded | 64x64x64 stages=4 warpgroups=1 | any", "bf16:nvfp4", true}}) {
         const EmulatedKernel kernel = one(text);
+        if (sanitizes && kernel.run == nullptr) continue;  // not in the sample
         constexpr std::size_t columns = 130, rows = 70;
         check::Case test(
             {.recipe = parse_recipe(recipe).value(), .output = Format::f32, .m = 5, .n = rows, .k = columns * 16});
