@@ -43,10 +43,10 @@ struct RunOptions {
     /// with this, its first kernel does too. `tilewright bench --overlap` shows the gain for a sequence of short
     /// kernels.
     bool overlap = false;
-    /// GPU, with `overlap`: no kernel that may still run when this one starts writes B, its scales or the sizes of
-    /// groups. A kernel with groups of rows then loads weights while it waits. This holds for weights that do not
-    /// change and sizes that were written two kernels ago. A kernel of this library lets the next one start after its
-    /// own predecessor has ended. Other kernels ignore it.
+    /// GPU, with `overlap`: a promise about B, its scales and the sizes of groups. No kernel that may still run when
+    /// this one starts writes them. A kernel with groups of rows then loads weights while it waits; other kernels
+    /// ignore the promise. It holds for weights that do not change and sizes that were written two kernels ago. A
+    /// kernel of this library lets the next one start after its own predecessor has ended.
     bool weights_ready = false;
     /// GPU: at least `workspace_bytes(problem)` bytes; ignored where that is 0.
     Workspace workspace{};

@@ -30,7 +30,7 @@ struct SeenTensor {
 /// devices, negated values, no memory, no elements, an element type without a format. Bytes are ue8m0.
 bool see(nb::handle array, SeenTensor& out);
 
-/// The same as a matrix: all dimensions but the last are rows. False also where strides do not allow that.
+/// `see`, as a matrix: all dimensions but the last are rows. False also where strides do not allow that.
 bool see_matrix(nb::handle array, SeenTensor& out);
 
 /// The address of a new tensor of torch.
@@ -45,8 +45,8 @@ bool requires_gradient(nb::handle tensor);
 /// The stream that torch works on now, on this CUDA device.
 void* torch_stream(int device);
 
-/// New bytes of torch's allocator, without an object of Python. Needs no lock of the interpreter. Not valid where
-/// there is no memory.
+/// New bytes of torch's allocator, without an object of Python. Needs no lock of the interpreter. The result is not
+/// valid where there is no memory.
 BorrowedTensor torch_bytes(std::int64_t count, DeviceId device);
 
 }  // namespace tilewright::python

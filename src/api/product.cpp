@@ -2,10 +2,13 @@
 
 #include <tilewright/error.h>
 
+#include <bit>
+#include <cstdint>
 #include <memory>
 
 #include "cuda/call_cache.h"
 #include "cuda/same_problem.h"
+#include "problem/hopper_rules.h"
 
 namespace tilewright {
 namespace {
@@ -16,12 +19,18 @@ struct KnownBytes {
     std::int64_t bytes = 0;
 };
 
+/// Kinds leave out addresses, but the bytes depend on this one: kernels read MXFP4 codes in place only where TMA can.
+bool is_b_aligned(const Problem& product) {
+    return std::bit_cast<std::uintptr_t>(product.b.values.data) % hopper_alignment == 0;
+}
+
 /// `workspace_bytes`, which validates, once per kind of the last products of a thread: a call asks for each product
 /// twice.
 std::int64_t known_workspace_bytes(const Problem& product) {
     thread_local const auto known = std::make_unique<cuda::Recent<KnownBytes, 32>>();
-    const KnownBytes* found =
-        known->find([&](const KnownBytes& each) { return cuda::same_kind(each.product, product); });
+    const KnownBytes* found = known->find([&](const KnownBytes& each) {
+        return is_b_aligned(each.product) == is_b_aligned(product) && cuda::same_kind(each.product, product);
+    });
     return found != nullptr ? found->bytes : known->add({product, workspace_bytes(product)}).bytes;
 }
 

@@ -3,8 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <utility>
 #include <vector>
+
+#include "api/product.h"
+#include "gpu_problem.h"
 
 namespace tilewright::cuda {
 namespace {
@@ -44,6 +50,22 @@ TEST(SameProblem, ABiasTells) {
     other.bias.format = Format::bf16;
     EXPECT_FALSE(same_kind(with, other));
     EXPECT_FALSE(same_kind(with, Problem{}));
+}
+
+/// Both orders, because what is known of the first call must not serve the second.
+TEST(SameProblem, TheWorkspaceInsideALayerFollowsTheAddressOfMxfp4Weights) {
+    for (const std::int64_t n : {std::int64_t{512}, std::int64_t{640}}) {
+        Problem aligned = test::gpu_problem({.n = n, .weights = Format::e2m1});
+        Problem shifted = aligned;
+        shifted.b.values.data = static_cast<std::byte*>(aligned.b.values.data) + 8;
+        EXPECT_TRUE(same_kind(aligned, shifted));
+        EXPECT_LT(workspace_bytes(aligned), workspace_bytes(shifted));
+        if (n == 640) std::swap(aligned, shifted);
+        for (const Problem* problem : {&aligned, &shifted, &aligned}) {
+            Arena counting(nullptr, problem->d.device);
+            EXPECT_EQ(workspace_of(*problem, counting).bytes, workspace_bytes(*problem)) << n;
+        }
+    }
 }
 
 }  // namespace

@@ -101,8 +101,7 @@ TEST(DecodedCalls, ScalesOfAnyBits) {
     }
 }
 
-/// The same of weights, which were packed before or are by the call, or are expanded. The top bit of ue4m3 does not
-/// count.
+/// Weights are packed before the call or by it, or are expanded. The top bit of ue4m3 does not count.
 TEST(DecodedCalls, ScalesOfWeightsOfAnyBits) {
     struct Turn {
         const char* kernel;

@@ -92,7 +92,7 @@ Kernel family_of(const char* recipe, Groups groups, std::optional<Format> expand
     return shapeless;
 }
 
-/// Those that `why_illegal` accepts, which depends on no size here.
+/// The tiles that `why_illegal` accepts. No size matters here.
 Tiles legal_tiles(const Kernel& shapeless) {
     Tiles list = planner::shipped_tiles(shapeless);
     std::erase_if(list, [](const Kernel& kernel) {
