@@ -55,6 +55,7 @@
 #include "hopper/load/load.h"
 #include "hopper/load/scales_copy.h"
 #include "hopper/load/scales_load.h"
+#include "hopper/schedule/index_blocks.h"
 #include "hopper/schedule/scheduler.h"
 #include "hopper/store/f32_store.h"
 #include "hopper/store/store.h"

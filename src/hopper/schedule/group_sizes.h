@@ -1,6 +1,9 @@
 // Turns group sizes in the device's memory into ranges of rows, each with one group of B. It handles 32 groups at a
 // time, one per lane of a warp. Sizes are never trusted: they are clamped to the rows that exist, as in
 // src/problem/geometry.cpp.
+//
+// A block multiplies nothing until its first tile is found, and one warp takes 4 to 5 clocks per instruction. So calls
+// of few groups are read first of all, and few instructions follow.
 #pragma once
 
 #include "hopper/arguments.h"
@@ -29,7 +32,7 @@ TILEWRIGHT_DEVICE void prefetch_size(const GroupSizes& sizes, int index) {
 /// Fetches the first `count` sizes into L2. Each block fetches a part, because all blocks will read all sizes at about
 /// the same time.
 TILEWRIGHT_DEVICE void prefetch_sizes(const GroupSizes& sizes, int count, int block, int blocks) {
-    const int sizes_per_sector = 32 / size_bytes(sizes);  // one prefetch fetches 32 bytes
+    const int sizes_per_sector = sizes.is_64_bit ? 4 : 8;  // one prefetch fetches 32 bytes
     const i64 lane = block * warp_threads + lane_index(), lanes = blocks * warp_threads;
     for (i64 index = lane * sizes_per_sector; index < count; index += lanes * sizes_per_sector) {
         prefetch_size(sizes, int(index));
@@ -188,15 +191,19 @@ private:
 class GroupRanges {
 public:
     TILEWRIGHT_DEVICE GroupRanges(const GroupSizes& sizes, int groups, int rows, int longest)
-        : sizes_(sizes), groups_(groups), rows_(rows), runs_(sizes, groups, sizes.blocks, longest) {}
+        : sizes_(sizes), groups_(groups), rows_(rows), runs_(sizes, groups, sizes.blocks, longest) {
+        if (has_few() && lane_index() < entries()) window_[0] = in_32_bits(size_at(sizes_, lane_index()));
+    }
 
     /// Called by all blocks of the grid ahead of the first range.
     TILEWRIGHT_DEVICE void prefetch(int block, int blocks) const {
+        if (has_few()) return;  // the constructor has read them
         prefetch_sizes(sizes_, sizes_.kind == SizeKind::indices ? rows_ : groups_, block, blocks);
     }
 
     /// Finds a range for each lane, possibly without rows. False: no ranges are left.
     TILEWRIGHT_DEVICE bool next(RowRange& range) {
+        if (has_few()) return all_ranges(range);
         if (sizes_.kind == SizeKind::indices) {
             if (!runs_.next(range, window_)) return false;
             range.begin = first_row(range.begin);
@@ -237,6 +244,38 @@ private:
         for (int i = 0; i < sizes_per_lane; ++i) window_[i] = clamped(sizes[i]);
     }
 
+    TILEWRIGHT_DEVICE int entries() const { return sizes_.kind == SizeKind::indices ? sizes_.blocks : groups_; }
+    TILEWRIGHT_DEVICE bool has_few() const { return entries() <= warp_threads; }
+
+    /// Clamped to 32 bits, which keeps every entry that may be valid.
+    TILEWRIGHT_DEVICE static int in_32_bits(i64 size) {
+        return size != int(size) ? (size < 0 ? -1 : int(~0U >> 1)) : int(size);
+    }
+
+    /// All ranges of at most 32 entries at once.
+    TILEWRIGHT_DEVICE bool all_ranges(RowRange& range) {
+        if (group_ > 0) return false;
+        group_ = 1;
+        const int lane = lane_index(), entry = window_[0];
+        if (sizes_.kind == SizeKind::indices) {
+            range = run_from(lane < sizes_.blocks && entry < groups_ ? entry : -1);
+        } else {
+            range = {.begin = 0, .end = clamped(entry), .group = lane};
+            if (sizes_.kind == SizeKind::ends) begin_where_last_ends(range);
+        }
+        return true;
+    }
+
+    /// The lane of a run's first block has the run. (IndexRuns finds the same runs, but its first one later.)
+    TILEWRIGHT_DEVICE RowRange run_from(int group) const {
+        const int lane = lane_index(), before = from_lane(group, lane - 1);
+        const u32 begins = ballot(lane == 0 || group != before), later = begins & ~((2U << lane) - 1);
+        RowRange run{
+            .begin = first_row(lane), .end = first_row(later != 0 ? lowest_bit(later) : sizes_.blocks), .group = group};
+        if (group < 0 || (begins >> lane & 1) == 0) run.end = run.begin;
+        return run;
+    }
+
     /// The beginning of a block of rows (indices), or the end of all rows.
     TILEWRIGHT_DEVICE int first_row(int block) const {
         const u32 row = u32(block) * u32(sizes_.alignment);
@@ -247,6 +286,7 @@ private:
 
     /// The next multiple of the alignment, limited to the number of rows.
     TILEWRIGHT_DEVICE int aligned(int row) const {
+        if (sizes_.alignment == 1) return row;
         const int rest = row % sizes_.alignment, missing = rest == 0 ? 0 : sizes_.alignment - rest;
         return missing <= rows_ - row ? row + missing : rows_;
     }
@@ -263,9 +303,9 @@ private:
     const GroupSizes& sizes_;
     int groups_;
     int rows_;
-    int group_ = 0;           // of the next range
+    int group_ = 0;           // of the next range; few entries: 1 after their ranges were found
     int begin_ = 0;           // the beginning of the next range
-    SizeWindow window_ = {};  // indices: the sizes after the rows that `runs_` examines
+    SizeWindow window_ = {};  // few entries: the lane's one; indices: the sizes after the rows that `runs_` examines
     IndexRuns runs_;
 };
 

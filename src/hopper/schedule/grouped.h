@@ -2,7 +2,7 @@
 // block (scheduler.h).
 #pragma once
 
-#include "hopper/schedule/index_blocks.h"
+#include "hopper/schedule/group_sizes.h"
 #include "hopper/schedule/work_tile.h"
 
 namespace tilewright::hopper {
@@ -20,7 +20,8 @@ constexpr TilePosition raster_position(int index, int tiles_m, int tiles_n, int 
     const int rows = raster_width < tiles_m - begin ? raster_width : tiles_m - begin;
     const int rest = index - begin * tiles_n;
     if (rows == 1) return {.m = begin, .n = rest};
-    return {.m = begin + rest % rows, .n = rest / rows};
+    const int column = u32(rest) / u32(rows);
+    return {.m = begin + rest - column * rows, .n = column};
 }
 
 /// The tiles of one block, with the interface of Schedule: range after range of rows, every `blocks`-th tile from
@@ -32,8 +33,7 @@ class GroupedSchedule {
 
 public:
     TILEWRIGHT_DEVICE GroupedSchedule(const Arguments& arguments, int block, int blocks)
-        : arguments_(arguments),
-          ranges_(arguments.sizes, arguments.batch, arguments.m, arguments.raster_width * design.d_rows),
+        : ranges_(arguments.sizes, arguments.batch, arguments.m, arguments.raster_width * design.d_rows),
           separate_(arguments.sizes.kind == SizeKind::counts),
           raster_width_(arguments.raster_width),
           rank_(block % design.cluster.size),
@@ -47,14 +47,8 @@ public:
     TILEWRIGHT_DEVICE WorkTile next() {
         while (true) {
             const u32 reach = ballot(next_ < tiles_);
-            if (reach != 0) {
-                const WorkTile work = take(lowest_bit(reach));
-                if (has_one_group<design>(arguments_, work)) return work;
-                continue;
-            }
-            if (!ranges_.next(range_)) {
-                return {};
-            }
+            if (reach != 0) return take(lowest_bit(reach));
+            if (!ranges_.next(range_)) return {};
             const int before = from_lane(tiles_, warp_threads - 1);
             tiles_ = before + sum_of_lanes(tiles_m(range_) * tiles_n_);
         }
@@ -89,7 +83,6 @@ private:
         next_ += index_in_wave_;
     }
 
-    const Arguments& arguments_;
     GroupRanges ranges_;
     RowRange range_{};  // of this lane
     int tiles_ = 0;     // of all ranges up to this lane's
