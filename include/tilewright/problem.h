@@ -61,8 +61,8 @@ struct Groups {
     /// m_grouped_indices only. A value above 1 is a promise that makes kernels faster. Rows are divided into blocks of
     /// `index_alignment` rows, the first at row 0. All rows of a block have the group of its first row, or none; rows
     /// of no group are computed with the others. A block that breaks the promise is an Error. On the CPU this call
-    /// throws it before anything is written. On a GPU a later call on the device throws it, and tiles with such rows
-    /// are left unwritten.
+    /// throws it before anything is written. On a GPU a later call on the device throws it, and the block has the
+    /// product with the group of its first row.
     std::int64_t index_alignment = 1;
 };
 
