@@ -1,6 +1,6 @@
 // The test of the tests: mistakes planted in a small kernel, each caught, and by what.
 #include "emulator/primitives.h"
-#include "emulator/ring_case.h"
+#include "emulator/ring_kernel.h"
 
 #include <gtest/gtest.h>
 

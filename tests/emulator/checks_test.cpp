@@ -32,13 +32,18 @@ const Launch late_warp{.threads = 32, .shared_bytes = sizeof(Shared), .tma = Tim
 const Launch of_128_registers{.threads = 128, .shared_bytes = sizeof(Shared), .registers = 128};
 const Launch worker{.threads = 32, .shared_bytes = sizeof(Shared), .role = [](int) { return "worker"; }};
 
-std::string error(const Launch& launch, void (*kernel)(Shared&)) {
+template <class Call>
+std::string error_of(Call call) {
     try {
-        emulator::launch(launch, [&] { kernel(shared_memory<Shared>()); });
+        call();
     } catch (const emulator::Error& found) {
         return found.what();
     }
     return "none";
+}
+
+std::string error(const Launch& launch, void (*kernel)(Shared&)) {
+    return error_of([&] { emulator::launch(launch, [&] { kernel(shared_memory<Shared>()); }); });
 }
 
 void expect_error(const Launch& launch, const std::string& text, void (*kernel)(Shared&)) {
@@ -247,15 +252,10 @@ TensorMapDescription rows_of_128() {
 }
 
 TEST(Checks, TensorMaps) {
-    const auto refused = [](void (*change)(TensorMapDescription&)) -> std::string {
+    const auto refused = [](void (*change)(TensorMapDescription&)) {
         TensorMapDescription map = rows_of_128();
         change(map);
-        try {
-            emulator::encode(map);
-        } catch (const emulator::Error& found) {
-            return found.what();
-        }
-        return "none";
+        return error_of([&] { emulator::encode(map); });
     };
     EXPECT_EQ(refused([](auto&) {}), "none");
     EXPECT_EQ(refused([](auto& m) { m.base = tensor.data() + 8; }), "encode: the base is not aligned to 16 bytes");

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "emulator/changed_data.h"
 #include "emulator/kernel_case.h"
 #include "emulator/row_call.h"
 
@@ -23,10 +24,9 @@ public:
     explicit EarlierKernels(check::Case& test) : test_(test) {
         for (const Tensor* tensor : {&test.problem().a.values, &test.problem().a.scales}) {
             if (!tensor->given()) continue;
-            std::int64_t last = 0;
-            for (int i = 0; i < tensor->shape.rank(); ++i) last += (tensor->shape[i] - 1) * tensor->strides[i];
             auto* const first = static_cast<std::byte*>(tensor->data);
-            written_.emplace(first, std::vector(first, first + (last + 1) * bits(tensor->format) / 8));
+            const std::int64_t bytes = (last_element(*tensor) + 1) * bits(tensor->format) / 8;
+            written_.emplace(first, std::vector(first, first + bytes));
         }
     }
 
@@ -75,7 +75,7 @@ void expect_waits(const RowKernel& of, std::string_view call) {
         check::Case test(spec);
         EarlierKernels earlier(test);
         const Conditions run{
-            .sms = of.row.tile.split_k * 3, .tma = timing, .wgmma = timing, .seed = 3, .earlier = [&](bool ended) {
+            .sms = of.kernel.tile.k_slices * 3, .tma = timing, .wgmma = timing, .seed = 3, .earlier = [&](bool ended) {
                 earlier.run(ended);
             }};
         EXPECT_EQ(difference(of.kernel, test, run), "") << describe(of.kernel, spec, run);

@@ -363,18 +363,13 @@ TEST(Exchange, EveryRoundHasTheResultsOfTheCpu) {
     for (const bool joins : {false, true}) {
         for (const int ranks : {1, 2, 3}) {
             for (const bool quantized : {false, true}) {
-                expect_cpu_results({.ranks = ranks,
-                                    .quantized = quantized,
-                                    .late = ranks - 1,
-                                    .how = {.seed = quantized ? 5U : 0U, .joins = joins}});
+                const OnEmulator how{.seed = quantized ? 5U : 0U, .joins = joins};
+                expect_cpu_results({.ranks = ranks, .quantized = quantized, .late = ranks - 1, .how = how});
             }
         }
         for (const int ranks : {1, 2, 3, 4}) {
-            expect_cpu_results({.ranks = ranks,
-                                .sums = Format::f32,
-                                .count = 4,
-                                .late = 0,
-                                .how = {.seed = static_cast<std::uint64_t>(ranks), .joins = joins}});
+            const OnEmulator how{.seed = static_cast<std::uint64_t>(ranks), .joins = joins};
+            expect_cpu_results({.ranks = ranks, .sums = Format::f32, .count = 4, .late = 0, .how = how});
         }
     }
     expect_cpu_results({.ranks = 2, .count = 20, .late = 1, .how = {.seed = 3, .joins = true}});

@@ -56,10 +56,6 @@ struct PackedCase {
     Problem problem;
 };
 
-bool wide_rows(const PackedCase& packed) { return formats::internal_of(packed.weights) != formats::PackedInternal{}; }
-
-bool takes_wide_rows(const hopper::Design& tile) { return tile.has_windows() || tile.has_wide_steps(); }
-
 /// Rows of A, or of scales that are adjacent along k, which TMA was asked for and which do not exist.
 std::string outside_rows(const hopper::Design& tile, const Geometry& g, const emulator::Counts& counts) {
     if (tile.groups == hopper::Groups::rows || tile.groups == hopper::Groups::k_anywhere ||
@@ -74,7 +70,8 @@ std::string outside_rows(const hopper::Design& tile, const Geometry& g, const em
     const std::int64_t tiles = hopper::tiles_along(static_cast<int>(g.n), cluster_columns(tile)) * g.groups;
     const std::int64_t allowed = (rows_of_a(tile, rest) - rest) * k_blocks * tiles;
     // Blocks that share A load its scales for themselves.
-    const std::int64_t allowed_scales = tile.operand_a().shared ? allowed * tile.cluster.size : allowed;
+    const bool shares = tile.cluster.use == hopper::ClusterUse::share_a;
+    const std::int64_t allowed_scales = shares ? allowed * tile.cluster.size : allowed;
     if (outside(g.a.values) <= allowed && outside(g.a.scales) <= allowed_scales) return {};
     return fmt::format("TMA was asked for {} rows of A and {} of its scales that do not exist; {} may be",
                        outside(g.a.values), outside(g.a.scales), allowed);
@@ -140,8 +137,8 @@ std::string difference(const EmulatedKernel& kernel, check::Case& test, const Co
     test.reset_output();
     if (fill_c) fill_c();
     const PackedCase packed(test, kernel.tile);
-    const bool wide = wide_rows(packed);
-    if (wide != takes_wide_rows(kernel.tile)) return wide ? "the weights have wide rows" : "no row of weights is wide";
+    const bool wide = formats::internal_of(packed.weights) != formats::PackedInternal{};
+    if (wide != kernel.tile.wide_rows) return wide ? "the weights have wide rows" : "no row of weights is wide";
     emulator::Counts counts;
     try {
         const hopper::KernelReport report = run_on_emulator(kernel, geometry(packed.problem), run, &counts);

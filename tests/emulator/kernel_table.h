@@ -39,16 +39,9 @@ inline std::map<std::string, Row> table(const char* path, const std::string& hea
 }
 
 inline const char* word(Role role) {
-    switch (role) {
-        case Role::load: return "load";
-        case Role::scheduler: return "scheduler";
-        case Role::block_and_epilogue_scales: return "block_and_epilogue_scales";
-        case Role::row_scales: return "row_scales";
-        case Role::store: return "store";
-        case Role::spare: return "spare";
-        case Role::multiply: return "multiply";
-    }
-    return "?";
+    constexpr const char* words[] = {"load",  "scheduler", "block_and_epilogue_scales", "row_scales", "store",
+                                     "spare", "multiply"};
+    return words[static_cast<int>(role)];
 }
 
 }  // namespace tilewright::hopper

@@ -4,7 +4,7 @@
 // half. A kernel's file follows only from its expression: a line that is added to the matrix changes one file. The
 // kernels that are not products are in a file for each of their programs, FOLDER/others_0.generated.cpp and further
 // ones.
-#include "emulator/list_others.h"
+#include "emulator/other_kernels.h"
 #include "emulator/row_kernel.h"
 #include "launch/tile_code.h"
 #include "plan/shipped_kernels.h"
@@ -16,6 +16,7 @@
 #include <cstdio>
 #include <exception>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <set>
 #include <sstream>
@@ -34,9 +35,7 @@ std::string tile_expression(const hopper::Kernel& tile) {
 }
 
 std::size_t part_of(const hopper::Kernel& tile, const std::string& expression, std::size_t parts) {
-    std::uint64_t hash = 14695981039346656037U;
-    for (const char c : expression) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
-    const auto half = static_cast<std::size_t>(hash % (parts / 2));
+    const std::size_t half = std::hash<std::string>{}(expression) % (parts / 2);
     static const std::vector<hopper::Kernel> shipped = planner::shipped_kernels();
     return std::ranges::find(shipped, tile) != shipped.end() ? half : parts / 2 + half;
 }

@@ -1,4 +1,4 @@
-#include "emulator/list_others.h"
+#include "emulator/other_kernels.h"
 
 #include <initializer_list>
 #include <span>
@@ -22,6 +22,11 @@ constexpr CopySpec with_factors(CopySpec copy) {
     copy.token_factors = copy.feature_factors = true;
     return copy;
 }
+constexpr Quantizer with_columns(Quantizer like, const CopySpec& rows, const CopySpec& columns) {
+    like.rows = rows;
+    like.columns = columns;
+    return like;
+}
 constexpr CopySpec token_blocks = scaled_by(ScaledBy::token_block);
 constexpr CopySpec feature_blocks = scaled_by(ScaledBy::feature_block, true);
 constexpr CopySpec squares = scaled_by(ScaledBy::square), turned_squares = scaled_by(ScaledBy::square, true);
@@ -41,28 +46,18 @@ void add_quantizers(Kernels& list) {
              {.rows = feature_blocks},
              {.rows = scaled_by(ScaledBy::token_block, true)},
              {.grouped = true, .vectors = false, .rows = token_blocks, .columns = feature_blocks},
-             {.grouped = true,
-             .rows = {.scaled = ScaledBy::token_block, .feature_factors = true},
-             .columns = {.scaled = ScaledBy::square, .transposed = true, .token_factors = true}},
-             {.grouped = true, .rows = with_factors(token_blocks), .columns = with_factors(feature_blocks)},
-             {.source = f32,
-             .grouped = true,
-             .rows = with_factors(token_blocks),
-             .columns = with_factors(feature_blocks)},
+             with_columns({.grouped = true}, {.scaled = ScaledBy::token_block, .feature_factors = true},
+                          {.scaled = ScaledBy::square, .transposed = true, .token_factors = true}),
+             with_columns({.grouped = true}, with_factors(token_blocks), with_factors(feature_blocks)),
+             with_columns({.source = f32, .grouped = true}, with_factors(token_blocks), with_factors(feature_blocks)),
              {.rows = squares, .columns = turned_squares},
              {.formula = swiglu, .interleaved = true, .rows = token_blocks, .columns = feature_blocks},
              {.formula = swiglu, .rows = {.scaled = ScaledBy::token_block, .powers = true}},
              {.formula = gradient, .rows = token_blocks, .columns = feature_blocks},
              {.formula = gradient, .paired = true, .rows = token_blocks, .columns = feature_blocks},
              {.formula = gradient, .paired = true, .grouped = true, .rows = token_blocks, .columns = feature_blocks},
-             {.formula = gradient,
-             .interleaved = true,
-             .vectors = false,
-             .rows = token_blocks,
-             .columns = feature_blocks},
-             {.grouped = true,
-             .rows = {ScaledBy::token, e5m2},
-             .columns = {ScaledBy::feature, e5m2, false, false, true}},
+             with_columns({.formula = gradient, .interleaved = true, .vectors = false}, token_blocks, feature_blocks),
+             with_columns({.grouped = true}, {ScaledBy::token, e5m2}, {ScaledBy::feature, e5m2, false, false, true}),
          }) {
         list.emplace_back(Quantize{each});
     }
@@ -71,10 +66,8 @@ void add_quantizers(Kernels& list) {
     add_measured({.formula = swiglu, .grouped = true, .rows = tokens, .columns = features});
     for (const Quantizer& like : {Quantizer{}, {.source = f32}, {.formula = swiglu}}) {
         for (const auto& [rows, columns] : {std::pair{tokens, features}, {whole, scaled_by(ScaledBy::all, true)}}) {
-            Quantizer each = like;
+            Quantizer each = with_columns(like, with_factors(rows), with_factors(columns));
             each.grouped = true;
-            each.rows = with_factors(rows);
-            each.columns = with_factors(columns);
             add_measured(each);
         }
     }

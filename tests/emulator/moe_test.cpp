@@ -176,10 +176,8 @@ struct RouteCall {
 };
 
 void expect_same(const RouteOutputs& given, const RouteOutputs& expected) {
-    EXPECT_EQ(bytes(given.rows.tensor()), bytes(expected.rows.tensor()));
-    EXPECT_EQ(bytes(given.sources.tensor()), bytes(expected.sources.tensor()));
-    EXPECT_EQ(bytes(given.ends.tensor()), bytes(expected.ends.tensor()));
-    EXPECT_EQ(bytes(given.weights.tensor()), bytes(expected.weights.tensor()));
+    for (const auto each : {&RouteOutputs::rows, &RouteOutputs::sources, &RouteOutputs::ends, &RouteOutputs::weights})
+        EXPECT_EQ(bytes((given.*each).tensor()), bytes((expected.*each).tensor()));
 }
 
 using LowerRoute = std::function<std::vector<launch::OtherLaunch>(const moe::RouteStep&)>;
@@ -628,18 +626,13 @@ TEST(Moe, GradientsOfUnitsHaveTheCpusBits) {
     const SwiGlu limited{.alpha = 1.702F, .beta = 1, .limit = 0.3F},
         swapped{.alpha = 1.702F, .beta = 1, .limit = 0.3F, .interleaved = true};
     RowsCase c{.does = Does::differentiates, .out = f32, .existing = {.rows = {6}}, .special = true};
-    for (const GatedUnit& unit : {gated(swiglu),
-                                  gated(swiglu, true),
-                                  gated(situ),
-                                  gated(situ, true),
-                                  gated(geglu),
-                                  gated(geglu, true),
-                                  gated(relu_squared),
-                                  gated(relu_squared, true),
-                                  GatedUnit{.kind = swiglu, .swiglu = limited},
-                                  {.kind = swiglu, .swiglu = swapped},
-                                  {.kind = situ, .swiglu = limited, .gate_bound = 1.5F, .up_bound = infinity},
-                                  {.kind = situ, .swiglu = swapped, .gate_bound = 1.5F, .up_bound = infinity}}) {
+    std::vector<GatedUnit> units;
+    for (const GatedUnit::Kind kind : all_gated_units) units.insert(units.end(), {gated(kind), gated(kind, true)});
+    for (const SwiGlu& each : {limited, swapped}) {
+        units.push_back({.kind = swiglu, .swiglu = each});
+        units.push_back({.kind = situ, .swiglu = each, .gate_bound = 1.5F, .up_bound = infinity});
+    }
+    for (const GatedUnit& unit : units) {
         c.unit = unit;
         for (c.columns = 144; const std::int64_t gap : {8, 3}) {
             c.gap = gap;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <tuple>
 #include <vector>
 
 #include "emulator/changed_data.h"
@@ -88,12 +89,9 @@ TEST(RawWeights, ScalesOfAnyBits) {
 TEST(DecodedCalls, ScalesOfAnyBits) {
     const EmulatedKernel kernel = one("nvfp4:nvfp4 decoded | 64x8x128 stages=4 warpgroups=1 swap | any");
     for (const std::size_t row : {0, 3}) {
-        check::Case test({.recipe = parse_recipe("nvfp4:nvfp4").value(),
-                          .output = Format::f32,
-                          .m = 7,
-                          .n = 64,
-                          .k = 2048,
-                          .distribution = check::Distribution::sparse});
+        constexpr auto sparse = check::Distribution::sparse;
+        const Recipe recipe = parse_recipe("nvfp4:nvfp4").value();
+        check::Case test({.recipe = recipe, .output = Format::f32, .m = 7, .n = 64, .k = 2048, .distribution = sparse});
         std::vector<std::uint8_t> scales = own_copy<std::uint8_t>(test.problem().a.scales);
         for (std::size_t code = 0; code < 126; ++code) scales[row * 128 + code] = static_cast<std::uint8_t>(code);
         scales[2 * 128] = 0x7F;
@@ -103,16 +101,11 @@ TEST(DecodedCalls, ScalesOfAnyBits) {
 
 /// Weights are packed before the call or by it, or are expanded. The top bit of ue4m3 does not count.
 TEST(DecodedCalls, ScalesOfWeightsOfAnyBits) {
-    struct Turn {
-        const char* kernel;
-        const char* recipe;
-        bool packs;
-    };
     constexpr const char* decoded = "nvfp4:nvfp4 decoded | 64x8x128 stages=4 warpgroups=1 swap | any";
     for (const auto& [text, recipe, packs] :
-         {Turn{decoded, "nvfp4:nvfp4", true}, Turn{decoded, "nvfp4:nvfp4", false},
-          Turn{"bf16:nvfp4 decoded | 128x32x128 stages=3 swap | any", "bf16:nvfp4", false},
-          Turn{"bf16:nvfp4 expanded | 64x64x64 stages=4 warpgroups=1 | any", "bf16:nvfp4", true}}) {
+         {std::tuple{decoded, "nvfp4:nvfp4", true}, std::tuple{decoded, "nvfp4:nvfp4", false},
+          std::tuple{"bf16:nvfp4 decoded | 128x32x128 stages=3 swap | any", "bf16:nvfp4", false},
+          std::tuple{"bf16:nvfp4 expanded | 64x64x64 stages=4 warpgroups=1 | any", "bf16:nvfp4", true}}) {
         const EmulatedKernel kernel = one(text);
         if (sanitizes && kernel.run == nullptr) continue;  // not in the sample
         constexpr std::size_t columns = 130, rows = 70;
@@ -155,12 +148,8 @@ TEST(Fp8NextToNvfp4Calls, CodesOfAnyBits) {
 
 /// Its scales are each group's own.
 TEST(Fp8NextToNvfp4Calls, AMatrixThatAllGroupsShareIsDecodedOnce) {
-    check::Case test({.grouping = Grouping::batched,
-                      .recipe = parse_recipe("1x128:nvfp4").value(),
-                      .m = 6,
-                      .n = 66,
-                      .k = 160,
-                      .groups = 3});
+    const Recipe recipe = parse_recipe("1x128:nvfp4").value();
+    check::Case test({.grouping = Grouping::batched, .recipe = recipe, .m = 6, .n = 66, .k = 160, .groups = 3});
     test.problem().a.values.strides[0] = 0;
     EXPECT_EQ(workspace_plan(test.geometry()).decode_a->matrices, 1);
     EXPECT_EQ(prepared_difference(fp8_by_blocks(), test, {}, true), "");

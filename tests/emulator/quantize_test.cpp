@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 namespace tilewright::tests {
 namespace {
@@ -171,6 +172,15 @@ TEST(ShortBlocks, QuotientsNextToMiddlesOfCodesHaveTheCpusBits) {
 
 // ---- Tokens
 
+TokenCase in_groups(TokenCase c, const std::vector<std::int32_t>& ends) {
+    c.ends = ends;
+    return c;
+}
+TokenCase scaled_by(TokenCase c, Granularity granularity) {
+    c.rows = c.columns = granularity;
+    return c;
+}
+
 void expect_cpu_bits(const TokenCase& c) {
     SCOPED_TRACE(to_string(Dims{c.tokens, c.features}) + " activation " + std::to_string(int(c.activation)));
     const TokenCall call(c);
@@ -193,12 +203,7 @@ TEST(Quantize, RowsAndColumnsOfTokensHaveTheCpusBits) {
              TokenCase{.tokens = 300, .features = 144, .ends = {0, 5, 140, 133, 300}},
              {.tokens = 260, .features = 39, .ends = {129, 256}},
              {.tokens = 256, .features = 144, .rows = squares, .columns = squares},
-             {.tokens = 140,
-             .features = 144,
-             .ends = {0, 130, 999},
-             .rows = row,
-             .columns = row,
-             .values = Format::e5m2},
+             scaled_by({.tokens = 140, .features = 144, .ends = {0, 130, 999}, .values = Format::e5m2}, row),
              {.tokens = 138, .features = 16, .ends = many},
              // An index names tokens.
              {.tokens = 300, .features = 272, .x_rows = 37, .ends = ends},
@@ -211,14 +216,11 @@ TEST(Quantize, RowsAndColumnsOfTokensHaveTheCpusBits) {
     for (const Format source : {Format::f32, Format::bf16}) {
         for (const Granularity scaled : {blocks, row, tensor}) {
             TokenCase c{.source = source, .tokens = 150, .features = 288, .ends = {20, 150}, .folds_both = true};
-            c.rows = c.columns = scaled;
-            expect_cpu_bits(c);
+            expect_cpu_bits(c = scaled_by(c, scaled));
             c.activation = Activation::swiglu;
             if (scaled != blocks && source == Format::bf16) expect_cpu_bits(c);
-            TokenCase named{.source = source, .tokens = 300, .features = 144, .x_rows = 37, .ends = ends};
-            named.rows = named.columns = scaled;
-            named.folds_both = true;
-            if (scaled != tensor) expect_cpu_bits(named);
+            const TokenCase named{.source = source, .tokens = 300, .features = 144, .x_rows = 37, .folds_both = true};
+            if (scaled != tensor) expect_cpu_bits(scaled_by(in_groups(named, ends), scaled));
         }
     }
 }
@@ -226,38 +228,27 @@ TEST(Quantize, RowsAndColumnsOfTokensHaveTheCpusBits) {
 TEST(Quantize, SwiGluHasTheCpusBits) {
     constexpr auto swiglu = Activation::swiglu, gradient = Activation::swiglu_gradient;
     constexpr SwiGlu tight{.alpha = 1.702F, .beta = 1, .limit = 0.3F};  // many numbers are beyond it
+    const std::vector<std::int32_t> ends{20, 140};
     for (const TokenCase& c : {
              TokenCase{.tokens = 144, .features = 288, .activation = swiglu, .swiglu = gpt_oss},
              {.tokens = 33, .features = 288, .activation = swiglu, .columns = none, .round_up = true},
              {.tokens = 48, .features = 288, .activation = gradient},
-             // Ups begin within a tile, or with one.
-             {.tokens = 144, .features = 544, .activation = gradient},
-             {.tokens = 144, .features = 512, .activation = gradient},
-             {.tokens = 144, .features = 544, .activation = gradient, .swiglu = tight},
-             {.tokens = 144, .features = 512, .activation = gradient, .swiglu = tight},
              {.tokens = 20, .features = 150, .activation = gradient, .swiglu = gpt_oss},
              // Both operands share factors.
-             {.tokens = 144, .features = 544, .activation = gradient, .shares = true},
-             {.tokens = 144, .features = 512, .activation = gradient, .shares = true},
-             {.tokens = 144, .features = 544, .activation = gradient, .swiglu = tight, .shares = true},
-             {.tokens = 144, .features = 512, .activation = gradient, .swiglu = tight, .shares = true},
-             {.tokens = 144,
-             .features = 512,
-             .activation = gradient,
-             .swiglu = tight,
-             .ends = {20, 140},
-             .shares = true},
+             in_groups({.tokens = 144, .features = 512, .activation = gradient, .swiglu = tight, .shares = true}, ends),
              {.tokens = 144, .features = 150, .activation = gradient, .swiglu = gpt_oss, .shares = true},
              {.tokens = 144, .features = 288, .activation = swiglu, .swiglu = gpt_oss, .shares = true},
-             {.tokens = 144,
-             .features = 288,
-             .activation = swiglu,
-             .ends = {20, 140},
-             .rows = row,
-             .columns = row,
-             .shares = true},
+             scaled_by(in_groups({.tokens = 144, .features = 288, .activation = swiglu, .shares = true}, ends), row),
          }) {
         expect_cpu_bits(c);
+    }
+    for (const std::int64_t features : {544, 512}) {  // ups begin within a tile, or with one
+        for (const SwiGlu& limits : {SwiGlu{}, tight}) {
+            TokenCase c{.tokens = 144, .features = features, .activation = gradient, .swiglu = limits};
+            expect_cpu_bits(c);
+            c.shares = true;
+            expect_cpu_bits(c);
+        }
     }
 }
 
@@ -341,6 +332,63 @@ TEST(Quantize, GroupsAreFinishedAsOnTheCpu) {
         expect_cpu_groups(c);
     }
     EXPECT_TRUE(launch::lower_groups({}, 8, {}, {}).empty());
+}
+
+// ---- Memory that kernels prefetch into L2 while they compute
+
+/// The lines of a matrix in the order of blocks, features fastest. Excluded are the first strips of 128 rows, and the
+/// first columns of the next strip.
+void add_lines(const Tensor& matrix, std::int64_t strip_before, std::int64_t columns_before,
+               std::set<const void*>& lines) {
+    const std::int64_t numbers = hopper::prefetched_bytes * 8 / bits(matrix.format);
+    for (std::int64_t token = strip_before * 128; token < matrix.shape[0]; ++token) {
+        const bool first = token < (strip_before + 1) * 128;
+        for (std::int64_t column = first ? columns_before : 0; column < matrix.shape[1]; column += numbers) {
+            lines.insert(static_cast<const char*>(matrix.data) +
+                         (token * matrix.strides[0] + column) * bits(matrix.format) / 8);
+        }
+    }
+}
+
+/// One group of tokens with 272 features, three tiles of them, to 1x128 rows and folded columns of squares.
+struct FoldedCall {
+    explicit FoldedCall(std::int32_t tokens)
+        : c{.tokens = tokens, .features = 272, .ends = {tokens}, .columns = squares, .folds = true},
+          call(c),
+          rows(output(c, false)),
+          columns(output(c, true)),
+          launch(launch::lower(call.source, call.operand(c, rows.get(), false), call.operand(c, columns.get(), true),
+                               false)
+                     .back()) {}
+
+    TokenCase c;
+    TokenCall call;
+    decltype(output(TokenCase{}, false)) rows, columns;
+    launch::OtherLaunch launch;
+};
+
+/// A block asks for the tile that is 128 tokens and `later` features after its own. All tiles except those of the first
+/// blocks are asked for, and nothing else.
+TEST(QuantizePrefetch, LaterTilesAreAskedFor) {
+    constexpr int later = 128;
+    const FoldedCall folded(400);
+    launch::OtherLaunch launch = folded.launch;
+    auto& call = std::get<launch::CallOf<launch::Quantize>>(launch.call);
+    call.arguments.later_tokens = 128;
+    call.arguments.later_features = later;
+    emulator::Counts counts;
+    run_on_emulator(launch, 0, &counts);
+    std::set<const void*> expected;
+    add_lines(folded.call.x.tensor(), 1, later, expected);
+    EXPECT_EQ(counts.prefetched, expected);
+}
+
+TEST(QuantizePrefetch, TheLaterTileIsOfTheBlockThatStartsWhenThisOneEnds) {
+    const FoldedCall folded(130);
+    const auto& [kernel, arguments] = folded.launch.of<launch::Quantize>();
+    EXPECT_EQ(kernel.spec.grouped, true);
+    EXPECT_EQ(arguments.later_tokens / 128 * 3 + arguments.later_features / 128, 2 * 132);
+    EXPECT_LT(arguments.later_features, 3 * 128);
 }
 
 }  // namespace

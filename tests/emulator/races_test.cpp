@@ -3,7 +3,6 @@
 #include "check/case.h"
 #include "emulator/emulator.h"
 #include "emulator/kernel_case.h"
-#include "emulator/ring_case.h"
 #include "emulator/ring_kernel.h"
 #include "hopper/gemm.h"
 #include "hopper/moe/route.h"
@@ -166,8 +165,11 @@ int races_of_kernel(const char* recipe, bool transposed_scales) {
 constexpr hopper::Kernel small{.shape = {.m = 128, .n = 32}, .stages = 3};
 
 TEST(Races, ProductsHaveNone) {
-    constexpr hopper::Kernel blocks = of_recipe(blocks_of_both, small);
-    constexpr hopper::Kernel rows = of_recipe(rows_of_both, small);
+    constexpr hopper::Kernel blocks = of_recipe(blocks_of_both, small), rows = of_recipe(rows_of_both, small);
+    constexpr hopper::Kernel accumulates =
+        of_recipe(rows_of_both, {.shape = {.m = 128, .n = 64}, .stages = 3, .output = hopper::Output::f32_by_tma});
+    constexpr hopper::Kernel grouped =
+        of_recipe(blocks_of_both, {.shape = {.m = 128, .n = 32}, .stages = 3, .groups = hopper::Groups::rows});
     constexpr hopper::Kernel pair{
         .shape = {.m = 64, .n = 64, .warpgroups = 1}, .stages = 3, .cluster = hopper::share_b(2)};
     for (const bool transposed : {false, true}) {
@@ -175,26 +177,18 @@ TEST(Races, ProductsHaveNone) {
         EXPECT_EQ(races_of_kernel<rows>("1x128:1x128", transposed), 0);
         EXPECT_EQ(races_of_kernel<k_major(blocks)>("1x128:128x128", transposed), 0);
         EXPECT_EQ(races_of_kernel<k_major(rows)>("1x128:1x128", transposed), 0);
+        EXPECT_EQ(races_of_kernel<accumulates>("1x128:1x128", transposed), 0);
+        EXPECT_EQ(races_of_kernel<grouped>("1x128:128x128", transposed), 0);
+        EXPECT_EQ(races_of_kernel<k_major(grouped)>("1x128:128x128", transposed), 0);
     }
     EXPECT_EQ(races_of_kernel<pair>("row:row", false), 0);
     constexpr hopper::Kernel slices = of_recipe(
         blocks_of_both,
         {.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 3, .swap_ab = true, .cluster = hopper::split_k(2)});
     EXPECT_EQ(races_of_kernel<slices>("1x128:128x128", true), 0);
-    // Kernels that accumulate.
-    constexpr hopper::Kernel adds =
-        of_recipe(rows_of_both, {.shape = {.m = 128, .n = 64}, .stages = 3, .output = hopper::Output::f32_by_tma});
-    for (const bool transposed : {false, true}) EXPECT_EQ(races_of_kernel<adds>("1x128:1x128", transposed), 0);
     constexpr hopper::Kernel tall{
         .shape = {.m = 128, .n = 96, .warpgroups = 1}, .stages = 3, .output = hopper::Output::f32_by_tma};
     EXPECT_EQ(races_of_kernel<tall>("row:row", false), 0);
-    // The grouped kernel.
-    constexpr hopper::Kernel grouped =
-        of_recipe(blocks_of_both, {.shape = {.m = 128, .n = 32}, .stages = 3, .groups = hopper::Groups::rows});
-    for (const bool transposed : {false, true}) {
-        EXPECT_EQ(races_of_kernel<grouped>("1x128:128x128", transposed), 0);
-        EXPECT_EQ(races_of_kernel<k_major(grouped)>("1x128:128x128", transposed), 0);
-    }
 }
 
 }  // namespace

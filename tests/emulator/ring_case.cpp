@@ -1,4 +1,4 @@
-#include "emulator/ring_case.h"
+#include "emulator/ring_kernel.h"
 
 #include "cpu/exact/tensor_core.h"
 #include "formats/codec.h"

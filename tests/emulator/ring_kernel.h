@@ -2,7 +2,11 @@
 // planted. The emulator must catch them. D = A B^T: 128 x 32 tiles, promotion after each k-block of 128, bf16.
 #pragma once
 
+#include "emulator/emulator.h"
 #include "hopper/ptx/ptx.h"
+
+#include <cstdint>
+#include <string>
 
 namespace tilewright::tests {
 
@@ -171,5 +175,14 @@ __global__ void ring_gemm(const __grid_constant__ RingArguments arguments) {
         consume_ring<bug>(shared, arguments, warp - 4);
     }
 }
+
+struct Timings {
+    emulator::Timing tma = emulator::Timing::early;
+    emulator::Timing wgmma = emulator::Timing::early;
+    std::uint64_t seed = 0;
+};
+
+/// A run. Empty: the result has the expected bits. "wrong result: ..." or the error's text otherwise.
+std::string outcome(void (*kernel)(RingArguments), const Timings& timings);
 
 }  // namespace tilewright::tests
