@@ -136,7 +136,8 @@ public:
         const Problem problem = operands.on_device();
         const Geometry geometry = tilewright::geometry(problem);
         const hopper::Kernel tile = planner::variant(
-            geometry, planner::runnable_tile({.m = 128, .n = 128, .stages = 5}, problem, harness_.description()));
+            geometry,
+            planner::runnable_tile({.shape = {.m = 128, .n = 128}, .stages = 5}, problem, harness_.description()));
         learn::Call call = kernel_.prepared(geometry, harness_.device().sms());
         const auto shipped = [&](cuda::StreamHandle stream) {
             cuda::runtime().run(geometry, tile, {.stream = stream});

@@ -62,8 +62,9 @@ std::string check_tiles(Trial& trial, GpuOperands& operands, const std::vector<m
     for (std::size_t i = 0; i < plans.size(); ++i) {
         const std::string& name = contestants[i].name;
         const std::uint64_t hash = trial.hash(contestants[i]);
-        const auto [first, is_new] =
-            judged.insert({planner::planned_tile(plans[i]).split_k, {.name = name, .hash = hash}});
+        const hopper::Cluster cluster = planner::planned_tile(plans[i]).cluster;
+        const int k_slices = cluster.use == hopper::ClusterUse::split_k ? cluster.size : 1;
+        const auto [first, is_new] = judged.insert({k_slices, {.name = name, .hash = hash}});
         if (is_new) {
             operands.fetch_output();
             const std::string failure = judged_output(operands, trial.kernel(plans[i]));

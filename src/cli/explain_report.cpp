@@ -131,17 +131,20 @@ std::string rejected_text(const Explanation& explanation, bool all_reasons) {
 
 ordered_json tile_json(const std::string& text) {
     const planner::PlannedTile tile = planner::parse_tile(text).value();
-    constexpr std::array multicast_words{"none", "a", "b"};
+    const auto& [use, blocks] = tile.cluster;
+    const char* const multicast = use == hopper::ClusterUse::share_a   ? "a"
+                                  : use == hopper::ClusterUse::share_b ? "b"
+                                                                       : "none";
     return {{"name", text},
-            {"m", tile.m},
-            {"n", tile.n},
+            {"m", tile.shape.m},
+            {"n", tile.shape.n},
             {"k", tile.k},
             {"stages", tile.stages},
-            {"warpgroups", tile.warpgroups},
-            {"cluster", tile.cluster},
-            {"multicast", multicast_words[static_cast<std::size_t>(tile.multicast)]},
+            {"warpgroups", tile.shape.warpgroups},
+            {"cluster", blocks},
+            {"multicast", multicast},
             {"swap_ab", tile.swap_ab},
-            {"split_k", tile.split_k}};
+            {"split_k", use == hopper::ClusterUse::split_k ? blocks : 1}};
 }
 
 ordered_json plan_json(const Plan& plan) {

@@ -29,6 +29,7 @@ Format format(hopper::ValueFormat storage) {
 }
 const formats::Fields& fields(hopper::ValueFormat storage) { return formats::fields(format(storage)); }
 bool is_bf16(hopper::ValueFormat storage) { return storage == hopper::ValueFormat::bf16; }
+int element_bytes(hopper::ValueFormat storage) { return is_bf16(storage) ? 2 : 1; }
 int products(hopper::ValueFormat storage) { return step / element_bytes(storage); }
 
 const float* fp8_values(hopper::ValueFormat storage) {

@@ -3,7 +3,7 @@
 // connect them, so that loads of the next tile and stores of the last tile overlap the current tile.
 //
 // The tables below show the warps and barriers of the tile 256x128x128 with 1x128 : 128x128 scales. Two tests check the
-// tables. tests/emulator/table_test.cpp compares them with roles.h and design.h, which compute them.
+// tables. tests/emulator/table_test.cpp compares them with the code that computes them.
 // barrier_users_test.cpp compares them with the behaviour of kernels. Other kernels differ as follows:
 //
 // - Grouped: warp 1 is the scheduler. It also produces the work tiles (signals work_full, waits for work_empty), for
@@ -91,7 +91,7 @@ public:
     TILEWRIGHT_DEVICE void begin() {
         tiles_.prepare();
         if constexpr (!design.has_scheduler()) {
-            if constexpr (design.has_block_scales) block_scales_.read_first(tiles_.first(budget_));
+            if constexpr (design.block_scales_per_k_block > 0) block_scales_.read_first(tiles_.first(budget_));
         }
     }
 
@@ -102,7 +102,7 @@ public:
                 if constexpr (design.groups == Groups::rows) wait_for_earlier_kernels();  // for scales of A
                 load_epilogue_scales<design>(shared_, arguments_, work, epilogue_scales_, budget_);
             }
-            if constexpr (design.has_block_scales) block_scales_.load(work, has_first, budget_);
+            if constexpr (design.block_scales_per_k_block > 0) block_scales_.load(work, has_first, budget_);
             has_first = false;
         }
         return budget_;

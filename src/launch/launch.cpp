@@ -148,7 +148,8 @@ void add_last_maps(const Geometry& g, const hopper::Design& tile, Launch& launch
     if (tile.groups == hopper::Groups::rows || tile.groups == hopper::Groups::k_anywhere || rows % tile.d_rows == 0)
         return;
     launch.a_last = launch.a;
-    launch.a_last->box[1] = static_cast<hopper::u32>(tile.operand_a().shared ? rows / tile.cluster.size : rows);
+    launch.a_last->box[1] =
+        static_cast<hopper::u32>(tile.cluster.use == hopper::ClusterUse::share_a ? rows / tile.cluster.size : rows);
     if (!launch.a_scales || tile.scale_order != hopper::ScaleOrder::along_k) return;
     launch.a_scales_last = launch.a_scales;
     launch.a_scales_last->box[1] = static_cast<hopper::u32>(rows);

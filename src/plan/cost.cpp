@@ -87,7 +87,7 @@ Fetched fetched_bytes(const hopper::Design& tile) {
     };
     return {.activations = values(tile.swap_ab ? tile.mma_b : tile.mma_a),
             .weights = values(tile.swap_ab ? tile.mma_a : tile.mma_b),
-            .scales = static_cast<double>(tile.scale_bytes_per_stage())};
+            .scales = static_cast<double>(tile.mma_a.scale_bytes() + tile.mma_b.scale_bytes())};
 }
 
 /// The cost of rows whose pitch is not a multiple of 128 bytes, relative to rows that each are in one line of L2. Most
@@ -129,7 +129,7 @@ double delivery_seconds(const CostInputs& inputs, const Filling& filled) {
     const auto& [tile, work, device, model, over] = inputs;
     const Fetched fetched = fetched_bytes(tile);
     const double missing = fetched.activations * (1 - filled.busiest);
-    const double arriving = tile.value_bytes_per_stage() + tile.scale_bytes_per_stage() - missing;
+    const double arriving = tile.value_bytes_per_stage() + fetched.scales - missing;
     const double chip =
         l2_bytes_per_stage(inputs, filled) * over.grid() / (device.l2_bytes_per_second * model.l2_share);
     const double fetching = (fetched.activations + fetched.weights - missing) * split_rows(work).of_sm;
@@ -271,8 +271,10 @@ double start_of_blocks(const CostInputs& inputs) {
 double reduction(const CostInputs& inputs) {
     const auto& [tile, work, device, model, over] = inputs;
     if (tile.k_slices == 1) return 0;
-    const double tile_seconds =
-        tile.slice_bytes * tile.shape.warpgroups / (model.peer_bytes_per_clock * device.boost_hertz);
+    // Each of its blocks has all slices of its fragments of f32.
+    constexpr double fragment_bytes = hopper::fragment_elements * hopper::warpgroup_threads * 4;
+    const double slice_bytes = tile.k_slices * tile.fragments_per_block * fragment_bytes;
+    const double tile_seconds = slice_bytes * tile.shape.warpgroups / (model.peer_bytes_per_clock * device.boost_hertz);
     return over.rounds * (model.reduction_seconds + tile_seconds);
 }
 

@@ -50,7 +50,7 @@ std::string scale_words(const KernelPlan& kernel) {
     std::string text;
     const auto add = [&](const std::string& part) { text += (text.empty() ? "" : "; ") + part; };
     if (tile.has_row_scales()) add("of rows in the loop, " + row_scale_route(kernel));
-    if (tile.has_block_scales) add("of 128x128 blocks in the loop, loaded by a warp in chunks");
+    if (tile.block_scales_per_k_block > 0) add("of 128x128 blocks in the loop, loaded by a warp in chunks");
     if (tile.has_epilogue_scales) add("of rows or tensors at the end");
     if (tile.scales_alpha) add("of NVFP4 tensors with alpha");
     return text.empty() ? "none" : text;

@@ -84,7 +84,7 @@ hopper::Design neediest(const hopper::Design& tile, Need need) {
 }
 
 Reason registers(const hopper::Design& wanted, const Workload&, const DeviceDescription&) {
-    const auto missing = [](const hopper::Design& each) { return each.mma_registers() - each.mma_register_budget; };
+    const auto missing = [](const hopper::Design& each) { return each.mma_registers - each.mma_register_budget; };
     const hopper::Design tile = neediest(wanted, missing);
     if (tile.loop == hopper::Loop::steps && !tile.b.is_packed() && tile.shape.warpgroups > 2) {
         return fmt::format("{}: the warp that loads 1x32 scales has too few registers with {} warpgroups", block(tile),
@@ -94,8 +94,8 @@ Reason registers(const hopper::Design& wanted, const Workload&, const DeviceDesc
     return fmt::format(
         "{} needs {} accumulator registers per thread ({} for the sum, {} for partial sums); {} are available after {} "
         "others with {} warpgroup{}",
-        block(tile), tile.mma_registers(), tile.accumulator_registers, tile.partial_registers, tile.mma_register_budget,
-        tile.consumer_registers - tile.mma_register_budget, tile.shape.warpgroups,
+        block(tile), tile.mma_registers, tile.accumulator_registers, tile.mma_registers - tile.accumulator_registers,
+        tile.mma_register_budget, tile.consumer_registers - tile.mma_register_budget, tile.shape.warpgroups,
         tile.shape.warpgroups == 1 ? "" : "s");
 }
 
@@ -149,7 +149,7 @@ Reason pairs(const hopper::Design& tile, const Workload& work, const DeviceDescr
 /// tile. Not all ship.
 Reason groups_of_k(const hopper::Design& tile, const Workload&, const DeviceDescription&) {
     if (!tile.is_k_grouped()) return std::nullopt;
-    const bool both = tile.scales_mma_rows && tile.scales_mma_columns;
+    const bool both = tile.mma_a.scales_of_row > 0 && tile.mma_b.scales_of_row > 0;
     const bool square = tile.shape.m == 128 && tile.shape.n == 128;
     const bool large = (tile.shape.m == 256 && tile.shape.n == 128) || (tile.shape.m == 128 && tile.shape.n == 256);
     if (!tile.swap_ab && tile.shape.warpgroups == 2 && (square || (large && !both))) return std::nullopt;
@@ -172,29 +172,18 @@ Reason split(const hopper::Design& tile, const Workload& work, const DeviceDescr
     return fmt::format("k = {} has at most {} slices of 128, not {}", work.k, blocks, tile.k_slices);
 }
 
-/// A cluster has one use.
-std::optional<Objection> why_no_cluster(const PlannedTile& tile) {
-    const bool shares = tile.multicast != Multicast::none;
-    if (tile.split_k > 1) {
-        if (tile.cluster == tile.split_k && !shares) return std::nullopt;
-        return Objection{"cluster", fmt::format("{} slices of k take a cluster of {} that shares no operand",
-                                                tile.split_k, tile.split_k)};
-    }
-    if (shares == (tile.cluster > 1)) return std::nullopt;
-    return Objection{"cluster", "a cluster of 2 shares one operand, a single block none"};
-}
-
 }  // namespace
 
 std::vector<Finding> unsupported(const Workload& work) { return unsupported_on_hopper(work.asked); }
 
 std::optional<Objection> why_illegal(const PlannedTile& tile, const Workload& work, const DeviceDescription& device) {
-    if (auto objection = why_no_cluster(tile)) return objection;
+    if ((tile.cluster.use != hopper::ClusterUse::none) != (tile.cluster.size > 1))
+        return Objection{"cluster", "a cluster of 2 shares one operand, a single block none"};
     const hopper::Kernel kernel = device_tile(tile, shapeless_kernel(work));
     const int k = design_of(kernel).stage_k;
     if (tile.k != k) {
-        return Objection{"wgmma", fmt::format("{}x{}{}: a stage holds a k-block of {}, not {}", tile.m, tile.n,
-                                              tile.swap_ab ? " swapped" : "", k, tile.k)};
+        return Objection{"wgmma", fmt::format("{}x{}{}: a stage holds a k-block of {}, not {}", tile.shape.m,
+                                              tile.shape.n, tile.swap_ab ? " swapped" : "", k, tile.k)};
     }
     return why_illegal(kernel, work, device);
 }

@@ -14,6 +14,8 @@
 namespace tilewright::planner {
 namespace {
 
+int steps_per_stage(const hopper::Design& tile) { return tile.stage_k / hopper::step_k; }
+
 /// Unpromoted with fewer than 128 columns: the latency of barrier and wgmma shows.
 ///
 /// - 128 x n runs at 83.0, 69.3 and 50.1 weights per clock for n = 16, 32 and 64.
@@ -23,7 +25,7 @@ double latency_stall(double tensor) { return std::max(0.0, std::min(150 - 0.3 * 
 /// Promotion with scales of rows, or none, in the loop. The wider the products, the more of it they hide.
 double promotion_stall(const hopper::Design& tile, double tensor) {
     const int n = tile.shape.n;
-    if (tile.partials_in_flight == 2) return 200 - 0.6 * n;
+    if (tile.loop == hopper::Loop::two_partials) return 200 - 0.6 * n;
     if (tile.shape.warpgroups == 1) return 0.64 * tensor;
     if (tile.shape.warpgroups > 2) return 240 - 1.5 * n;
     if (tile.subtiles > 1) return 118 + 2.5 * (128 - std::min(128, tile.wgmma_n));
@@ -33,14 +35,14 @@ double promotion_stall(const hopper::Design& tile, double tensor) {
 /// Each group of columns with a separate 128x128 scale beyond the first. Whole blocks of 128 columns cost nothing.
 double column_groups_stall(const hopper::Design& tile) {
     constexpr double clocks = 6;
-    const bool mixed = tile.has_block_scales && tile.columns_per_block_scale < 128;
-    return mixed ? clocks * (tile.block_scales_per_k_block - 1) : 0;
+    const int groups = tile.block_scales_per_k_block;
+    return groups > 0 && tile.d_columns / groups < 128 ? clocks * (groups - 1) : 0;
 }
 
 /// Scales of columns: every warp loads all of them in every k-block.
 double column_scale_stall(const hopper::Design& tile, double tensor) {
     if (tile.shape.warpgroups > 1) return 235 + 0.4 * tile.shape.n;
-    return tile.partials_in_flight == 2 ? 248 - 0.55 * tile.shape.n : 1.35 * tensor;
+    return tile.loop == hopper::Loop::two_partials ? 248 - 0.55 * tile.shape.n : 1.35 * tensor;
 }
 
 /// Scales of rows and of columns (1x128 : 1x128). Tensor cores are busy for this part of their clocks: 128x128 58.1 %,
@@ -56,13 +58,13 @@ double row_and_column_scale_stall(double tensor) { return latency_stall(tensor) 
 /// A single warpgroup is assumed to wait for its reads.
 double step_clocks(const hopper::Design& tile) {
     constexpr double of_wgmma = 7, of_k_block = 30;
-    const double steps = tile.steps_per_stage();
+    const double steps = steps_per_stage(tile);
     const double warpgroups = tile.shape.warpgroups, subtiles = tile.subtiles;
-    const double row_words = tile.scales_mma_rows ? tile.rows_per_warpgroup / 32.0 : 0;
-    const double column_words = tile.scales_mma_columns ? tile.shape.n / 4.0 : 0;
+    const double row_words = tile.mma_a.scales_of_row > 0 ? tile.rows_per_warpgroup / 32.0 : 0;
+    const double column_words = tile.mma_b.scales_of_row > 0 ? tile.shape.n / 4.0 : 0;
     const double lines = warpgroups * subtiles * (hopper::wgmma_m + tile.wgmma_n) + tile.shape.m + tile.shape.n;
     const double port = lines + steps * (row_words + column_words) * hopper::warpgroup_warps * warpgroups;
-    const bool multiplies_scales = tile.scales_mma_rows && tile.scales_mma_columns;
+    const bool multiplies_scales = tile.mma_a.scales_of_row > 0 && tile.mma_b.scales_of_row > 0;
     const double promotion = tile.accumulator_registers * (multiplies_scales ? 2 : 1);
     const double reads = row_words + column_words / 2;
     const double instructions = steps * (promotion + reads + subtiles * of_wgmma) + of_k_block;
@@ -90,10 +92,10 @@ double decode_stall(const hopper::Design& tile) {
     const double n = tile.shape.n, warpgroups = tile.shape.warpgroups;
     if (tile.loop != hopper::Loop::filling_next) {
         constexpr double fixed = 230, each = 55, scales_of_step = 0.7;
-        return fixed + (each + (tile.loop == hopper::Loop::steps ? tile.steps_per_stage() * scales_of_step * n : 0)) *
+        return fixed + (each + (tile.loop == hopper::Loop::steps ? steps_per_stage(tile) * scales_of_step * n : 0)) *
                            warpgroups;
     }
-    const bool scales = tile.scales_mma_columns;
+    const bool scales = tile.mma_b.scales_of_row > 0;
     if (tile.rows_per_warpgroup > hopper::wgmma_m) return 540 - n + (scales ? 1.1 * n : 0);
     return std::max(0.0, 100 - 0.35 * n) + (85 + (scales ? 0.6 * n : 0)) * warpgroups;
 }
@@ -132,20 +134,20 @@ double bf16_decode_issue(const hopper::Design& tile, double tensor) {
 /// half: 128x8 takes 1.08 to 1.16 times as long as 256x8 where both fill the GPU (one H200, 2026-11-29). With one
 /// partial accumulator a warpgroup also waits for the last results of each k-block, which is assumed to take as long.
 double bf16_decode_stall(const hopper::Design& tile, double tensor) {
-    const bool waits_again = tile.order.has(ScaleUse::chains) && tile.partials_in_flight == 1;
+    const bool waits_again = tile.order.has(ScaleUse::chains) && tile.loop != hopper::Loop::two_partials;
     const double waits = tile.shape.warpgroups == 2 ? 150 : 180.0 / tile.shape.warpgroups;
     return (waits_again ? 2 : 1) * waits + bf16_decode_issue(tile, tensor);
 }
 
 double stall_clocks(const hopper::Design& tile, double tensor) {
     if (tile.loop == hopper::Loop::steps && !tile.b.is_packed()) {
-        return std::max(tile.steps_per_stage() * latency_stall(tensor), step_clocks(tile) - tensor);
+        return std::max(steps_per_stage(tile) * latency_stall(tensor), step_clocks(tile) - tensor);
     }
     if (tile.b.is_packed())
         return tile.order.step == StepKind::bf16 ? bf16_decode_stall(tile, tensor) : decode_stall(tile);
     if (tile.order.chain == 0) return latency_stall(tensor);
-    if (!tile.scales_mma_columns) return promotion_stall(tile, tensor) + column_groups_stall(tile);
-    return tile.scales_mma_rows ? row_and_column_scale_stall(tensor) : column_scale_stall(tile, tensor);
+    if (tile.mma_b.scales_of_row == 0) return promotion_stall(tile, tensor) + column_groups_stall(tile);
+    return tile.mma_a.scales_of_row > 0 ? row_and_column_scale_stall(tensor) : column_scale_stall(tile, tensor);
 }
 
 }  // namespace
@@ -162,8 +164,8 @@ Loop loop(const hopper::Design& tile, int warpgroups, const Model& model) {
     result.energy = model.promoted_energy;
     if (tile.order.chain == 0) {
         result.energy += unpromoted;
-    } else if (tile.scales_mma_columns && !tile.b.is_packed()) {
-        result.energy += tile.scales_mma_rows ? both_scales : column_scales;
+    } else if (tile.mma_b.scales_of_row > 0 && !tile.b.is_packed()) {
+        result.energy += tile.mma_a.scales_of_row > 0 ? both_scales : column_scales;
     }
     if (warpgroups < tile.shape.warpgroups) {
         result.tensor_clocks *= static_cast<double>(warpgroups) / tile.shape.warpgroups;

@@ -11,20 +11,14 @@
 
 namespace tilewright::planner {
 
-/// The operand that the thread blocks of a cluster share: it is loaded once and delivered to all of them.
-enum class Multicast : std::uint8_t { none, a, b };
-
-/// m and n are the tensor core's: with `swap_ab`, m counts columns of D and n counts rows.
+/// The fields of a kernel that the planner chooses. With `swap_ab`, shape.m counts columns of D and shape.n counts
+/// rows.
 struct PlannedTile {
-    int m = 128;
-    int n = 128;
-    int k = 128;         // k-elements per stage
-    int stages = 4;      // stages of the ring in shared memory
-    int warpgroups = 2;  // warpgroups that multiply; one more loads
-    int cluster = 1;
-    Multicast multicast = Multicast::none;
-    bool swap_ab = false;  // weights on the tensor core's m, tokens on its n
-    int split_k = 1;       // split-K: slices of k, computed in parallel and added in ascending order
+    hopper::Shape shape{};
+    int k = 128;  // k-elements per stage, which follow from the operands
+    int stages = 4;
+    hopper::Cluster cluster{};
+    bool swap_ab = false;
 
     bool operator==(const PlannedTile&) const = default;
 };
@@ -33,7 +27,7 @@ struct PlannedTile {
 /// "multicast=b", "swap" and "split=4".
 std::string name(const PlannedTile& tile);
 
-/// The inverse of `name`, with the words in any order; nothing if the text is not a tile.
+/// The inverse of `name`, with the words in any order; nothing if the text is not a tile, or its cluster has two uses.
 std::optional<PlannedTile> parse_tile(std::string_view text);
 
 /// The tile of a plan that the planner made.

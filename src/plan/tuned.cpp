@@ -28,7 +28,7 @@ std::string add_row(const TsvRow& row, std::vector<TunedRow>& rows) {
     if (row.cells[1].empty()) return "the problem is empty";
     if (!tile)
         return fmt::format("'{}' is not a tile; expected one such as '{}'", row.cells[2],
-                           name(PlannedTile{.cluster = 2}));
+                           name(PlannedTile{.cluster = {.size = 2}}));
     if (!is_date(row.cells[3])) return fmt::format("'{}' is not a date; expected one such as 2026-11-21", row.cells[3]);
     if (row.cells[4].empty()) return "the command that repeats the measurement is empty";
     rows.push_back({.device = std::string(row.cells[0]),

@@ -176,8 +176,8 @@ TEST(Matrix, HasKernelsOfEachLoop) {
         [](const Design& t) { return fills_windows(t) && t.wgmmas_along_n == 2; },
         [](const Design& t) { return t.has_windows() && !t.fills_next_window && t.wgmmas_along_n == 2; },
         [](const Design& t) { return t.has_wide_steps() && t.wgmmas_along_n == 2; },
-        [](const Design& t) { return t.b.is_nvfp4() && t.partials_in_flight == 2; },
-        [](const Design& t) { return t.b.is_nvfp4() && t.partials_in_flight == 1; },
+        [](const Design& t) { return t.b.is_nvfp4() && t.loop == hopper::Loop::two_partials; },
+        [](const Design& t) { return t.b.is_nvfp4() && t.loop != hopper::Loop::two_partials; },
         [](const Design& t) { return steps(t) && t.subtiles == 4; },
         [](const Design& t) { return steps(t) && t.b.is_packed() && t.wgmmas_along_n > 1; },
     };

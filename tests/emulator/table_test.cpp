@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <set>
 #include <string>
 
 #include "emulator/emulator.h"
@@ -48,50 +47,43 @@ TEST(Tables, WarpsHaveTheRolesAndRegistersThatTheCodeComputes) {
     EXPECT_EQ(role_of(with_groups(Groups::rows), 1), Role::scheduler);
 }
 
-/// The meaning of the words in the column `arrivals`.
+/// The meaning of the words in the column `arrivals`, of kernels whose scales need a warp unless TMA loads them.
 int arrivals(const std::string& words, const Design& tile, bool by_tma) {
+    const int row_scales = by_tma ? 0 : 1, consumers = 4 * tile.shape.warpgroups;
     if (words == "1") return 1;
-    if (words == "1 + row scale warps") return 1 + row_scale_warps(tile, by_tma);
-    if (words == "warps of a warpgroup") return warpgroup_warps;
-    if (words == "consumer warps") return tile.consumer_warps;
-    if (words == "consumer warps x cluster") return tile.consumer_warps * tile.cluster.size;
-    if (words == "warps that take tiles") return 1 + row_scale_warps(tile, by_tma) + tile.consumer_warps + 1;
+    if (words == "1 + row scale warps") return 1 + row_scales;
+    if (words == "warps of a warpgroup") return 4;
+    if (words == "consumer warps") return consumers;
+    if (words == "consumer warps x cluster") return consumers * tile.cluster.size;
+    if (words == "warps that take tiles") return 1 + row_scales + consumers + 1;
     return -1;
 }
 
 TEST(Tables, BarriersHaveTheArrivalsThatTheCodeComputes) {
-    const Design pair = with_cluster(share_b(2)), grouped = with_groups(Groups::rows), split = with_cluster(split_k(4));
-    const std::map<std::string, Row> rows = table(TILEWRIGHT_GEMM, "barrier");
-    std::set<std::string> seen;
-    const auto expect = [&](const char* name, int computed, const Design& tile, bool by_tma = false) {
-        const auto row = rows.find(name);
-        ASSERT_NE(row, rows.end()) << name;
-        ASSERT_EQ(row->second.size(), 4U) << name;
-        EXPECT_EQ(arrivals(row->second[3], tile, by_tma), computed) << name;
-        seen.insert(name);
+    const Design grouped = with_groups(Groups::rows), of_k = with_groups(Groups::k_aligned);
+    std::map<std::string, Row> rows = table(TILEWRIGHT_GEMM, "barrier");
+    const auto expect = [&](BarrierName barrier, const Design& tile) {
+        const Row& row = rows[name_of(barrier)];
+        ASSERT_EQ(row.size(), 4U) << name_of(barrier);
+        for (const bool by_tma : {false, true})
+            EXPECT_EQ(arrivals(row[3], tile, by_tma), arrivals_at(barrier, tile, by_tma, true)) << name_of(barrier);
     };
-    for (const bool by_tma : {false, true}) {
-        expect("full", full_arrivals(shown, by_tma), shown, by_tma);
-        expect("work_empty", work_empty_arrivals(grouped, by_tma, true), grouped, by_tma);
+    constexpr int last = static_cast<int>(BarrierName::slices_read);
+    for (int i = 1; i <= last; ++i) {
+        const auto barrier = static_cast<BarrierName>(i);
+        const std::string name = name_of(barrier);
+        expect(barrier, name.starts_with("work")     ? grouped
+                        : name.starts_with("slices") ? with_cluster(split_k(4))
+                                                     : shown);
     }
-    for (const Design& tile : {shown, pair}) expect("empty", empty_arrivals(tile), tile);
-    expect("ended", ended_arrivals(shown), shown);
-    const Design of_k = with_groups(Groups::k_aligned);
-    expect("landed", landed_arrivals(of_k), of_k);
-    EXPECT_EQ(work_empty_arrivals(of_k, true, true), work_empty_arrivals(grouped, false, true)) << "row_scales always";
-    expect("staged", staged_arrivals(shown), shown);
-    expect("stored", stored_arrivals(shown), shown);
-    for (const char* full : {"block_scales_full", "epilogue_scales_full"})
-        expect(full, scales_full_arrivals(shown), shown);
-    for (const char* empty : {"block_scales_empty", "epilogue_scales_empty"}) {
-        expect(empty, scales_empty_arrivals(shown), shown);
-    }
-    expect("work_full", work_full_arrivals(grouped), grouped);
-    expect("slices_full", slices_full_arrivals(split), split);
-    expect("slices_read", slices_read_arrivals(split), split);
-    EXPECT_EQ(seen.size(), rows.size()) << "a row that nothing computes";
-    // Waits for `landed` have the name of those for `full`.
-    EXPECT_EQ(rows.size(), static_cast<std::size_t>(BarrierName::slices_read) + 1) << "a barrier without a row";
+    expect(BarrierName::empty, with_cluster(share_b(2)));
+    EXPECT_EQ(arrivals_at(BarrierName::work_empty, of_k, true, true),
+              arrivals_at(BarrierName::work_empty, grouped, false, true))
+        << "row_scales always";
+    EXPECT_EQ(arrivals_at(BarrierName::full, design_of({})), 1) << "no row scales";
+    // Waits for `landed`, which one thread ends, have the name of those for `full`.
+    EXPECT_EQ(rows["landed"].at(3), "1");
+    EXPECT_EQ(rows.size(), static_cast<std::size_t>(last) + 1) << "a row that nothing computes";
 }
 
 }  // namespace

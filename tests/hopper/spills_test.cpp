@@ -53,7 +53,7 @@ protected:
     void expect_none(const std::vector<Kernel>& tiles, bool (*is_compiled)(std::size_t)) const {
         for (std::size_t i = 0; i < tiles.size(); ++i) {
             const Design design = design_of(tiles[i]);
-            EXPECT_LE(design.mma_registers(), design.mma_register_budget) << launch::describe(tiles[i]);
+            EXPECT_LE(design.mma_registers, design.mma_register_budget) << launch::describe(tiles[i]);
             EXPECT_EQ(contradiction(tiles[i]), nullptr) << launch::describe(tiles[i]);
             if (!is_compiled(i)) continue;
             const std::string expression = launch::kernel_expression(tiles[i]);
@@ -99,7 +99,7 @@ Tiles legal_tiles(const Kernel& shapeless) {
         const Design tile = design_of(kernel);
         const bool narrow = tile.b.is_packed() || tile.shape.warpgroups <= 2;
         const bool tall = tile.b.is_packed() && tile.rows_per_warpgroup != wgmma_m;
-        return tall || tile.cluster.shares_operand() || !narrow || tile.mma_registers() > tile.mma_register_budget ||
+        return tall || tile.cluster.shares_operand() || !narrow || tile.mma_registers > tile.mma_register_budget ||
                tile.shared_bytes > shared_bytes_limit;
     });
     return list;

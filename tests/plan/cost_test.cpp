@@ -114,7 +114,7 @@ TEST(Choice, GradientsTakeNoSmallTileForTheirD) {
     Problem problem = problem_of(sizes);
     problem.d.format = Format::f32;
     problem.c = problem.d;
-    EXPECT_EQ(planned_tile(plan(problem)).m, 128);
+    EXPECT_EQ(planned_tile(plan(problem)).shape.m, 128);
 }
 
 TEST(Choice, IsTheCheapestThatShipsOrNearlyAndLoadsFewerBytes) {
@@ -245,8 +245,8 @@ TEST(Choice, CountsTheTilesThatGroupsAreExpectedToHave) {
                         .expected_m = 20};
     const Plan few = plan(problem_of(masked));
     const PlannedTile tile = planned_tile(few);
-    EXPECT_LE(tile.swap_ab ? tile.n : tile.m, 64);
-    const int columns = tile.swap_ab ? tile.m : tile.n;
+    EXPECT_LE(tile.swap_ab ? tile.shape.n : tile.shape.m, 64);
+    const int columns = tile.swap_ab ? tile.shape.m : tile.shape.n;
     const std::int64_t of_a_token_tile = 32 * ((4096 + columns - 1) / columns);
     EXPECT_GE(few.tiles, of_a_token_tile) << "a tile of tokens for each group";
     EXPECT_LE(few.tiles, of_a_token_tile * 5 / 4) << "and a few more, because groups differ";
@@ -266,14 +266,14 @@ TEST(Choice, SlicesTakeWholeClusters) {
     ProblemSizes sizes = dense(64, 7168, 7168);
     for (const Plan& plan : explain(problem_of(sizes)).legal) {
         const PlannedTile tile = planned_tile(plan);
-        if (tile.split_k == 1) continue;
-        EXPECT_EQ(tile.cluster, tile.split_k);
-        EXPECT_EQ(plan.grid % tile.cluster, 0);
+        const auto [use, blocks_of_cluster] = tile.cluster;
+        if (use != hopper::ClusterUse::split_k) continue;
+        EXPECT_EQ(plan.grid % blocks_of_cluster, 0);
         const hopper::Kernel kernel = device_tile(tile, shapeless_kernel(workload(problem_of(sizes))));
         const int blocks = design_of(kernel).blocks_per_sm;
-        EXPECT_LE(plan.grid, blocks * (tile.cluster == 2 ? 132 : 120)) << plan.tile;
+        EXPECT_LE(plan.grid, blocks * (blocks_of_cluster == 2 ? 132 : 120)) << plan.tile;
         EXPECT_GT(plan.cost.reduction, 0);
-        splits.insert(tile.split_k);
+        splits.insert(blocks_of_cluster);
     }
     EXPECT_EQ(splits, (std::set<int>{2, 4, 8}));
 }

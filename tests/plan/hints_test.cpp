@@ -21,7 +21,7 @@ ProblemSizes masked(std::int64_t groups, std::int64_t m, std::int64_t hint, std:
 std::vector<TunedRow> row_for(const std::string& hint) {
     return {{.device = "h200",
              .problem = "m_grouped_masked 1x128:128x128 bf16 m=1024 n=4096 k=7168 groups=4" + hint,
-             .tile = {.m = 128, .n = 192},
+             .tile = {.shape = {.m = 128, .n = 192}},
              .date = "2026-11-22",
              .command = "tilewright tune"}};
 }

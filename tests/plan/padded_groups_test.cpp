@@ -39,7 +39,7 @@ TEST(PaddedGroups, TakeTheTileOfExactEnds) {
 TEST(PaddedGroups, TakeTheTunedRowOfExactEnds) {
     const std::vector<TunedRow> rows{{.device = "h200",
                                       .problem = "m_grouped_offsets 1x128:128x128 bf16 m=32769 n=7168 k=2048 groups=4",
-                                      .tile = {.m = 128, .n = 192},
+                                      .tile = {.shape = {.m = 128, .n = 192}},
                                       .date = "2026-11-22",
                                       .command = "tilewright tune"}};
     const auto found = [&](Grouping grouping, std::int64_t m, std::int64_t index_alignment, std::int64_t groups = 4) {

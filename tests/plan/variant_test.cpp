@@ -186,7 +186,8 @@ TEST(Variant, APlanShowsTheKernelThatRuns) {
     ProblemSizes with_c = dense(4096, 7168, 2048);
     with_c.with_c = true;
     EXPECT_EQ(plan(problem_of(with_c)).variant, general) << "C without an address is C all the same";
-    for (const Plan& plan : explain(problem_of(with_c)).legal) EXPECT_EQ(planned_tile(plan).multicast, Multicast::none);
+    for (const Plan& plan : explain(problem_of(with_c)).legal)
+        EXPECT_FALSE(planned_tile(plan).cluster.shares_operand());
     with_c.recipe = both_row_scaled;
     with_c.output = Format::f32;
     const Plan accumulated = plan(problem_of(with_c));

@@ -33,18 +33,19 @@ struct Shared {
     // D between the consumers and the store warp. D of f32 is in stages of the ring instead. Split-K: fragments from
     // all slices.
     alignas(tile_alignment) u8 d[design.shape.warpgroups][design.staging_bytes];
-    alignas(128) float mma_a_scales[design.stages][design.mma_a_scales_per_stage];
-    alignas(128) float mma_b_scales[design.stages][design.mma_b_scales_per_stage];
+    alignas(128) float mma_a_scales[design.stages][design.mma_a.scales_in_stage];
+    alignas(128) float mma_b_scales[design.stages][design.mma_b.scales_in_stage];
 
     // Chunks of 128x128 scales, for each 128x128 block of B that the tile covers.
-    alignas(16) float block_scales[scale_chunk_slots][scale_chunk_rows(design)][scale_chunk_columns(design)];
+    alignas(16) float block_scales[scale_chunk_slots][max(design.block_scales_per_k_block, 1)]
+                                  [design.block_scales_per_k_block > 0 ? scale_chunk_k_blocks : 1];
 
     // Epilogue scales of the accumulators' rows and columns, for the current tile and the next.
-    float row_scales[epilogue_scale_slots][epilogue_row_scales(design)];
-    alignas(8) float column_scales[epilogue_scale_slots][epilogue_column_scales(design)];
+    float row_scales[epilogue_scale_slots][design.has_epilogue_scales ? design.shape.m : 1];
+    alignas(8) float column_scales[epilogue_scale_slots][design.has_epilogue_scales ? design.shape.n : 1];
 
     // One of each per warpgroup's D. D of f32: one `staged` per stage, and no thread waits for `stored`.
-    Barrier staged[staged_barriers(design)];
+    Barrier staged[design.output == Output::f32_by_tma ? design.stages : design.shape.warpgroups];
     Barrier stored[design.shape.warpgroups];
     Barrier full[design.stages];
     Barrier empty[design.stages];
@@ -63,7 +64,7 @@ struct Shared {
     Barrier slices_full;
     Barrier slices_read;
 
-    [[no_unique_address]] LandedBarriers<landed_barriers(design)> landed;
+    [[no_unique_address]] LandedBarriers<design.is_k_grouped() ? design.stages : 0> landed;
 
     TILEWRIGHT_DEVICE u8* values_of_a(int stage) { return design.swap_ab ? mma_b_values[stage] : mma_a_values[stage]; }
     TILEWRIGHT_DEVICE u8* values_of_b(int stage) { return design.swap_ab ? mma_a_values[stage] : mma_b_values[stage]; }

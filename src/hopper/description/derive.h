@@ -12,42 +12,28 @@ constexpr void derive_tile(Design& d) {
     const bool doubled = d.order.step == StepKind::bf16;
     d.stage_k = doubled && !d.b.is_packed() ? 64 : packed_tile_k;
     d.k_boxes = d.stage_k * (doubled ? 2 : 1) / row_bytes;
-    d.box_k = d.stage_k / d.k_boxes;
     d.d_rows = d.swap_ab ? d.shape.n : d.shape.m;
     d.d_columns = d.swap_ab ? d.shape.m : d.shape.n;
     d.rows_per_warpgroup = d.shape.m / d.shape.warpgroups;
     d.share_rows = d.swap_ab ? d.shape.n : d.rows_per_warpgroup;
-    d.share_columns = d.swap_ab ? d.rows_per_warpgroup : d.shape.n;
+    d.accumulator_registers = d.rows_per_warpgroup * d.shape.n / warpgroup_threads;
     d.k_slices = d.cluster.use == ClusterUse::split_k ? d.cluster.size : 1;
-    d.skips_rows = d.shape.warpgroups > 1 && !d.swap_ab && d.cluster.use != ClusterUse::split_k;
+    d.skips_rows = d.shape.warpgroups > 1 && !d.swap_ab && d.k_slices == 1;
     d.skips_boxes = d.groups == Groups::rows && (d.skips_rows || (d.swap_ab && d.shape.n > token_box_rows));
 }
 
 // ---- 3. Operands and scales
 
-constexpr ValueFormat multiplied_as(const Side& side, StepKind step) {
-    if (side.values != ValueFormat::e2m1) return side.values;
-    return step == StepKind::bf16 ? ValueFormat::bf16 : ValueFormat::e4m3;
-}
-
-/// Scales of a row in a stage that the mainloop reads from the stage: one per step, or one. 128x128 scales of B are
-/// read from chunks.
-constexpr int scales_of_row(const Design& d, const Side& side, ScaleUse use, bool of_a) {
-    if (use != ScaleUse::chains) return 0;
-    if (d.order.chain == step_k) return d.steps_per_stage();
-    return side.scale_rows == 1 || of_a ? 1 : 0;
-}
-
 constexpr OperandTile operand_of(const Design& d, const Side& side, ScaleUse use, bool of_a) {
-    OperandTile operand{.side = side, .multiplied = multiplied_as(side, d.order.step)};
+    OperandTile operand{.side = side, .multiplied = side.values};
+    if (side.is_packed()) operand.multiplied = d.order.step == StepKind::bf16 ? ValueFormat::bf16 : ValueFormat::e4m3;
     operand.rows = of_a ? d.d_rows : d.d_columns;
-    operand.shared = d.cluster.use == (of_a ? ClusterUse::share_a : ClusterUse::share_b);
-    operand.loaded_rows = operand.shared ? operand.rows / d.cluster.size : operand.rows;
+    const bool shared = d.cluster.use == (of_a ? ClusterUse::share_a : ClusterUse::share_b);
+    operand.loaded_rows = shared ? operand.rows / d.cluster.size : operand.rows;
     const int grouped_box = d.swap_ab ? token_box_rows : d.rows_per_warpgroup;
     const int limit = of_a && d.skips_boxes ? grouped_box : box_rows_limit;
     const int in_boxes = operand.loaded_rows % limit == 0 ? limit : operand.loaded_rows;
     operand.box_rows = side.form == Form::columns ? mn_major_box : in_boxes;
-    operand.row_bytes = d.stage_k * element_bytes(operand.multiplied);
     const int packed_tiles = operand.rows / packed_tile_rows;
     if (side.form == Form::rows_and_tiles) {
         operand.loaded_bytes = operand.rows * raw_row_bytes + packed_tiles * raw_tile_bytes;
@@ -57,10 +43,12 @@ constexpr OperandTile operand_of(const Design& d, const Side& side, ScaleUse use
             packed_tiles * (d.has_windows() ? windowed_tile_bytes(most_windows) : packed_tile_bytes(side.scale_k));
         operand.loaded_bytes = operand.value_bytes;
     } else {
-        operand.loaded_bytes = operand.rows * operand.row_bytes;
+        operand.loaded_bytes = operand.rows * d.k_boxes * row_bytes;
         operand.value_bytes = round_up(operand.loaded_bytes, tile_alignment);
     }
-    operand.scales_of_row = scales_of_row(d, side, use, of_a);
+    // The mainloop reads scales from the stage: one per step, or one. 128x128 scales of B are read from chunks.
+    if (use == ScaleUse::chains)
+        operand.scales_of_row = d.order.chain == step_k ? d.stage_k / step_k : side.scale_rows == 1 || of_a ? 1 : 0;
     return operand;
 }
 
@@ -74,105 +62,92 @@ constexpr OperandTile operand_of(const Design& d, const Side& side, ScaleUse use
 ///
 /// Their scales are copied k-block by k-block to the places that the kernel of M-major scales uses, so that the
 /// mainloops do not change. (Large tiles lose 3 to 20 % by such copies.)
-constexpr int k_blocks_per_scale_copy_of(const Design& d) {
-    const bool by_four = d.scale_order == ScaleOrder::along_k && !d.swap_ab && d.k_slices == 1 &&
-                         d.shape.warpgroups > 1 && !d.is_k_grouped();
-    return by_four ? 4 : 1;
-}
-
+///
 /// Kernels for K-major scales and for D of f32 copy what TMA cannot load (load/scales_copy.h): f32 in any strides,
 /// which takes no registers. Kernels for bf16 of swap-AB and split-K tiles also serve one-byte scales, and so have
 /// ordinary loads. 128x128 scales of A need these too, because nothing else repeats them per row.
-constexpr ScaleRoute scale_route_of(const Design& d) {
-    if (!d.has_row_scales()) return {};
+constexpr void derive_scale_route(Design& d) {
+    const bool k_major = d.scale_order == ScaleOrder::along_k;
+    const bool by_four = k_major && !d.swap_ab && d.k_slices == 1 && d.shape.warpgroups > 1 && !d.is_k_grouped();
+    d.k_blocks_per_scale_copy = by_four ? 4 : 1;
+    if (!d.has_row_scales()) return;
     const bool spreads = d.a.scale_rows > 1 && d.order.a == ScaleUse::chains && d.order.chain != step_k;
-    if (d.order.chain == step_k || spreads) return {.loads = true};
-    if (d.scale_order == ScaleOrder::along_k) return {.tma = d.k_blocks_per_scale_copy == 4, .copies = true};
-    if (d.output == Output::f32_by_tma) return {.tma = true, .copies = true};
-    return {.tma = true, .loads = d.output == Output::any || d.swap_ab || d.cluster.use == ClusterUse::split_k};
+    if (d.order.chain == step_k || spreads) {
+        d.scale_route = {.loads = true};
+    } else if (k_major || d.output == Output::f32_by_tma) {
+        d.scale_route = {.tma = !k_major || by_four, .copies = true};
+    } else {
+        d.scale_route = {.tma = true, .loads = d.output == Output::any || d.swap_ab || d.k_slices > 1};
+    }
 }
 
 constexpr void derive_operands(Design& d) {
     const OperandTile a = operand_of(d, d.a, d.order.a, true), b = operand_of(d, d.b, d.order.b, false);
     d.mma_a = d.swap_ab ? b : a;
     d.mma_b = d.swap_ab ? a : b;
-    d.scales_mma_rows = d.mma_a.scales_of_row > 0;
-    d.scales_mma_columns = d.mma_b.scales_of_row > 0;
-    d.has_block_scales = d.order.b == ScaleUse::chains && d.b.scale_rows > 1;
-    d.columns_per_block_scale = 128;
-    while (d.d_columns % d.columns_per_block_scale != 0) d.columns_per_block_scale /= 2;
-    d.block_scales_per_k_block = d.d_columns / d.columns_per_block_scale;
-    const auto scales_sums = [&](ScaleUse use, Folded side) { return use != ScaleUse::none || d.order.folded == side; };
-    d.ends_with_tensor_scale =
-        (d.a.is_nvfp4() && scales_sums(d.order.b, Folded::b)) || (d.b.is_nvfp4() && scales_sums(d.order.a, Folded::a));
-    d.scales_alpha = (d.a.is_nvfp4() || d.b.is_nvfp4()) && !d.ends_with_tensor_scale;
-    d.has_epilogue_scales = d.order.has(ScaleUse::end) || d.order.folded != Folded::none || d.ends_with_tensor_scale;
-    d.k_blocks_per_scale_copy = k_blocks_per_scale_copy_of(d);
-    d.scale_route = scale_route_of(d);
+    if (d.order.b == ScaleUse::chains && d.b.scale_rows > 1) {
+        int columns = 128;
+        while (d.d_columns % columns != 0) columns /= 2;
+        d.block_scales_per_k_block = d.d_columns / columns;
+    }
+    const bool nvfp4 = d.a.is_nvfp4() || d.b.is_nvfp4(), folds = d.order.folded != Folded::none;
+    d.has_epilogue_scales = d.order.has(ScaleUse::end) || folds || (nvfp4 && d.order.has(ScaleUse::chains));
+    d.scales_alpha = nvfp4 && !d.has_epilogue_scales;
+    derive_scale_route(d);
 }
 
 // ---- 6, because shared memory limits the blocks of an SM, and these limit registers. The output
 
 constexpr void derive_output(Design& d) {
-    const bool splits = d.cluster.use == ClusterUse::split_k, f32 = d.output == Output::f32_by_tma;
-    d.fragments_per_warpgroup = d.rows_per_warpgroup / wgmma_m * (d.shape.n / 8);
-    d.fragments_per_block = ceil_div(d.fragments_per_warpgroup, d.k_slices);
-    d.slice_bytes = d.k_slices * d.fragments_per_block * warpgroup_threads * 16;
+    const bool f32 = d.output == Output::f32_by_tma;
+    d.fragments_per_block = ceil_div(d.accumulator_registers / fragment_elements, d.k_slices);
+    const int all_slices = d.k_slices * d.fragments_per_block * warpgroup_threads * fragment_elements * 4;
     // The whole share in 16-bit elements, or 16 rows of 128 bytes per warp. Split-K: the fragments that the block
     // reduces. D of f32: none, but an array has at least one element.
     const int scratch = warpgroup_warps * warp_rows * row_bytes;
-    const int share = splits ? d.slice_bytes : d.share_rows * d.share_columns * 2;
+    const int share = d.k_slices > 1 ? all_slices : d.rows_per_warpgroup * d.shape.n * 2;
     d.staging_bytes = f32 ? 1 : round_up(max(share, scratch), tile_alignment);
-    d.f32_parts = d.share_rows / wgmma_m * (d.share_columns / f32_part_columns);
-    d.f32_parts_in_mma_a = d.mma_a.value_bytes / f32_part_bytes;
-    d.f32_parts_per_stage = (d.f32_parts_in_mma_a + d.mma_b.value_bytes / f32_part_bytes) / d.shape.warpgroups;
+    d.f32_parts = d.rows_per_warpgroup / wgmma_m * (d.shape.n / f32_part_columns);
+    const int in_stage = d.mma_a.value_bytes / f32_part_bytes + d.mma_b.value_bytes / f32_part_bytes;
+    d.f32_parts_per_stage = in_stage / d.shape.warpgroups;
     d.output_stages = f32 ? ceil_div(d.f32_parts, d.f32_parts_per_stage) : 0;
 }
 
 // ---- 7. Shared memory
 
-/// Barriers of staged data: one per warpgroup. D of f32: one per stage.
-constexpr int staged_barriers(const Design& d) {
-    return d.output == Output::f32_by_tma ? d.stages : d.shape.warpgroups;
-}
 constexpr int work_slots(const Design& d) { return d.has_scheduler() ? work_tile_slots : 1; }
-/// Barriers of k-blocks in which a group ends: one per stage.
-constexpr int landed_barriers(const Design& d) { return d.is_k_grouped() ? d.stages : 0; }
-constexpr int scale_chunk_rows(const Design& d) { return d.has_block_scales ? d.block_scales_per_k_block : 1; }
-constexpr int scale_chunk_columns(const Design& d) { return d.has_block_scales ? scale_chunk_k_blocks : 1; }
-constexpr int epilogue_row_scales(const Design& d) { return d.has_epilogue_scales ? d.shape.m : 1; }
-constexpr int epilogue_column_scales(const Design& d) { return d.has_epilogue_scales ? d.shape.n : 1; }
 
-/// The members of Shared in order, each at a multiple of its alignment. TMA writes scales to multiples of 128 bytes.
+/// The members of Shared in order, each at a multiple of its alignment. TMA writes scales to multiples of 128 bytes. An
+/// array has at least one element.
 constexpr void derive_shared_memory(Design& d) {
     constexpr int word = 4, barrier = 8;
-    d.mma_a_scales_per_stage =
-        at_least_one(round_up(d.shape.m * d.mma_a.scales_of_row * d.k_blocks_per_scale_copy, 32));
-    d.mma_b_scales_per_stage = at_least_one(round_up(d.shape.n, 32) * d.mma_b.scales_of_row);
+    d.mma_a.scales_in_stage = max(d.shape.m * d.mma_a.scales_of_row * d.k_blocks_per_scale_copy, 1);
+    d.mma_b.scales_in_stage = max(round_up(d.shape.n, 32) * d.mma_b.scales_of_row, 1);
     int bytes = round_up(d.stages * d.mma_a.value_bytes, tile_alignment);
     bytes += d.stages * d.mma_b.value_bytes;
     bytes += d.shape.warpgroups * d.staging_bytes;
-    bytes = round_up(bytes, 128) + d.stages * d.mma_a_scales_per_stage * word;
-    bytes = round_up(bytes, 128) + d.stages * d.mma_b_scales_per_stage * word;
-    bytes = round_up(bytes, 16) + scale_chunk_slots * scale_chunk_rows(d) * scale_chunk_columns(d) * word;
-    bytes += epilogue_scale_slots * epilogue_row_scales(d) * word;
-    bytes = round_up(bytes, 8) + epilogue_scale_slots * epilogue_column_scales(d) * word;
+    bytes = round_up(bytes, 128) + d.stages * d.mma_a.scales_in_stage * word;
+    bytes = round_up(bytes, 128) + d.stages * d.mma_b.scales_in_stage * word;
+    bytes = round_up(bytes, 16) + scale_chunk_slots * max(d.block_scales_per_k_block * scale_chunk_k_blocks, 1) * word;
+    bytes += epilogue_scale_slots * (d.has_epilogue_scales ? d.shape.m : 1) * word;
+    bytes = round_up(bytes, 8) + epilogue_scale_slots * (d.has_epilogue_scales ? d.shape.n : 1) * word;
     bytes = round_up(bytes, barrier);
-    bytes += (staged_barriers(d) + d.shape.warpgroups) * barrier;
+    bytes += ((d.output == Output::f32_by_tma ? d.stages : d.shape.warpgroups) + d.shape.warpgroups) * barrier;
     bytes += 2 * (d.stages + epilogue_scale_slots + scale_chunk_slots + work_slots(d)) * barrier;
     bytes += barrier;
     bytes += work_slots(d) * work_tile_words * word;
-    d.shared_bytes = round_up(round_up(bytes, barrier) + (2 + landed_barriers(d)) * barrier, tile_alignment);
+    d.shared_bytes =
+        round_up(round_up(bytes, barrier) + (2 + (d.is_k_grouped() ? d.stages : 0)) * barrier, tile_alignment);
 }
 
 // ---- 4. Threads and registers
 
-/// Epilogue scales take some registers more if alpha and C do too. As NVRTC 13.0 compiles the loops, two kinds differ
-/// in their other registers. Loops that decode to bf16 and promote k-blocks have fewer: 256x64 of four warpgroups has
-/// wgmmas of 32 columns without spills. Loops that promote steps of bf16 on both sides have more (64x192 of grouped
-/// kernels).
+/// Registers of a consumer thread that the mma cannot use: addresses, scales, the state of the loop. Epilogue scales
+/// take some more if alpha and C do too. As NVRTC 13.0 compiles the loops, two kinds differ. Loops that decode to bf16
+/// and promote k-blocks have fewer: 256x64 of four warpgroups has wgmmas of 32 columns without spills. Loops that
+/// promote steps of bf16 on both sides have more (64x192 of grouped kernels).
 constexpr int other_registers(const Design& d) {
-    constexpr int usual = 32;  // of a consumer thread: addresses, scales, loop state
+    constexpr int usual = 32;
     const bool bf16 = d.order.step == StepKind::bf16, steps = d.order.chain == step_k;
     const bool scales_rows_at_end = d.order.has(ScaleUse::end) || d.order.folded == Folded::b;
     const int loop = steps && bf16 && !d.b.is_packed() ? 8 : bf16 && d.order.has(ScaleUse::chains) && !steps ? -8 : 0;
@@ -180,11 +155,10 @@ constexpr int other_registers(const Design& d) {
 }
 
 constexpr void derive_registers(Design& d) {
-    d.consumer_warps = d.shape.warpgroups * warpgroup_warps;
-    d.threads = (producer_warps + d.consumer_warps) * warp_threads;
+    d.threads = (producer_warps + d.shape.warpgroups * warpgroup_warps) * warp_threads;
     // With split-K two blocks, if they fit, because clusters of 4 and 8 leave some SMs without a block.
     const bool two_fit = 2 * (d.shared_bytes + 1024) <= shared_bytes_per_sm;
-    d.blocks_per_sm = d.cluster.use == ClusterUse::split_k && d.shape.warpgroups == 1 && two_fit ? 2 : 1;
+    d.blocks_per_sm = d.k_slices > 1 && d.shape.warpgroups == 1 && two_fit ? 2 : 1;
     // setmaxnreg can only move registers that the launch allocated. A single consumer warpgroup has enough without it.
     d.launch_registers = min(registers_per_sm / (d.threads * d.blocks_per_sm) / 8 * 8, 248);
     d.producer_registers = d.consumer_registers = d.launch_registers;
@@ -208,9 +182,6 @@ constexpr FeedKind feed_of(const Design& d) {
     return d.mma_a.is_mn_major() ? FeedKind::transposed : FeedKind::shared;
 }
 
-/// wgmmas that multiply a step of a subtile: one of fp8, two of bf16.
-constexpr int wgmmas_in_step(const Design& d) { return d.order.step == StepKind::bf16 ? 2 : 1; }
-
 /// Registers per thread for 64 rows of mma A and one box of k, or both boxes.
 constexpr int feed_registers(const Design& d) {
     const int boxes = d.feed == FeedKind::k_block_to_bf16 ? d.k_boxes : 1;
@@ -219,21 +190,19 @@ constexpr int feed_registers(const Design& d) {
 /// One partial accumulator, the registers that feed its wgmmas, and the scales of its columns, which are read in
 /// advance.
 constexpr int registers_per_partial(const Design& d, int columns) {
-    return columns / 2 + feed_registers(d) + (d.scales_mma_columns ? columns / 4 : 0);
-}
-/// For promotion per step: two partial accumulators, the fragments that feed them, and the scales of one's columns.
-/// Both halves of 128 rows share these scales. (A k-block's values count among the other registers of a thread.)
-constexpr int registers_of_steps(const Design& d, int columns) {
-    const int fragments = d.feed == FeedKind::shared ? 0 : wgmmas_in_step(d) * fragment_words;
-    return 2 * (columns / 2 + fragments) + (d.scales_mma_columns ? columns / 4 : 0);
+    return columns / 2 + feed_registers(d) + (d.mma_b.scales_of_row > 0 ? columns / 4 : 0);
 }
 /// Registers of the partial sums, with wgmmas of `columns` columns.
 constexpr int partial_registers_of(const Design& d, int columns) {
-    if (d.order.chain == step_k) return registers_of_steps(d, columns);
-    // Wide rows with bf16: the fragments, and a partial accumulator or the saved sums of a subtile in its place.
-    if (d.has_wide_steps()) {
-        return columns / 2 + d.held_rows / wgmma_m * feed_registers(d);
+    if (d.order.chain == step_k) {
+        // Two partial accumulators, the fragments of a step that feed them, and the scales of one's columns. Both
+        // halves of 128 rows share these scales. (A k-block's values count among the other registers of a thread.)
+        const int wgmmas = d.order.step == StepKind::bf16 ? 2 : 1;
+        const int fragments = d.feed == FeedKind::shared ? 0 : wgmmas * fragment_words;
+        return 2 * (columns / 2 + fragments) + (d.mma_b.scales_of_row > 0 ? columns / 4 : 0);
     }
+    // Wide rows with bf16: the fragments, and a partial accumulator or the saved sums of a subtile in its place.
+    if (d.has_wide_steps()) return columns / 2 + d.held_rows / wgmma_m * feed_registers(d);
     return registers_per_partial(d, columns);
 }
 
@@ -252,47 +221,39 @@ constexpr void derive_subtiles(Design& d) {
     d.subtiles = d.rows_per_warpgroup / wgmma_m * d.wgmmas_along_n;
 }
 
-/// Partial accumulators that the tensor core works on at once (multiply/two_partials.h). Several subtiles, or several
-/// warpgroups, fill each other's pauses. The pauses of swap-AB tiles, which read column scales or decode, are longer.
-constexpr int partials_in_flight_of(const Design& d) {
-    const bool decodes = d.b.is_packed();
-    const bool pauses = d.order.has(ScaleUse::chains) && d.order.chain == d.stage_k &&
-                        (d.shape.n * d.shape.warpgroups <= 192 || decodes);
-    const int decoding = decodes ? 16 : 0;  // values, scales and tables
-    const int needed = d.accumulator_registers + 2 * registers_per_partial(d, d.shape.n) + decoding;
-    const bool by_itself = d.shape.warpgroups == 1 || d.swap_ab;
-    const bool two = d.subtiles == 1 && pauses && by_itself && d.feed != FeedKind::transposed;
-    return two && needed <= d.mma_register_budget ? 2 : 1;
-}
-
-/// Registers beyond the budget that two feeds may take, or that they must leave free. This is for kernels that scale
-/// MN-major operands in their loop, as NVRTC 13.0 compiles them. Those for bf16 of 256x128 do not spill with 8 more
-/// registers; others must leave 8 of the budget free.
-constexpr int spare_registers(const Design& d) {
-    if (d.feed != FeedKind::transposed || !d.order.has(ScaleUse::chains)) return 0;
-    const bool large = d.rows_per_warpgroup > wgmma_m && d.wgmmas_along_n > 1;
-    return d.output != Output::any && large ? 8 : -8;
-}
-
-/// Two rules need a reason:
+/// The loops with promotion per k-block:
 ///
-/// - The fragments of the next 64 rows are made in other registers while these rows are multiplied if there are
-///   registers for both (multiply/fill_next.h).
-/// - Three kinds of tiles do not take k-blocks in fours without an exit (multiply/mainloop.h). With K-major scales the
-///   compiler would read the scales of all four k-blocks ahead, for which there are not enough registers. Without
-///   scales it moves partial sums. With swap-AB a k-block's 128x128 scale is needed until its promotion, but the loop
-///   reads the next scale earlier.
+/// - Two partial accumulators, on which the tensor core works at once (multiply/two_partials.h). Several subtiles, or
+///   several warpgroups, fill each other's pauses. The pauses of swap-AB tiles, which read column scales or decode, are
+///   longer.
+/// - The fragments of the next 64 rows are made in other registers while these rows are multiplied, if there are
+///   registers for both (multiply/fill_next.h). Kernels that scale MN-major operands in their loop differ, as NVRTC
+///   13.0 compiles them. Those for bf16 of 256x128 do not spill with 8 more registers; others must leave 8 free.
+/// - In fours without an exit (multiply/mainloop.h), except three kinds of tiles. With K-major scales the compiler
+///   would read the scales of all four k-blocks ahead, for which there are not enough registers. Without scales it
+///   moves partial sums. With swap-AB a k-block's 128x128 scale is needed until its promotion, but the loop reads the
+///   next scale earlier.
 constexpr Loop loop_of(const Design& d) {
     if (d.order.chain == step_k) return Loop::steps;
     if (d.order.chain == 0) return Loop::unpromoted;
-    if (d.partials_in_flight == 2) return Loop::two_partials;
-    const bool makes_fragments =
-        d.feed == FeedKind::decoded || d.feed == FeedKind::windowed || d.feed == FeedKind::transposed;
+    const bool decodes = d.b.is_packed(), transposes = d.feed == FeedKind::transposed;
+    const bool scales = d.order.has(ScaleUse::chains);
+
+    const bool pauses = scales && d.order.chain == d.stage_k && (d.shape.n * d.shape.warpgroups <= 192 || decodes);
+    const bool by_itself = d.shape.warpgroups == 1 || d.swap_ab;
+    const int decoding = decodes ? 16 : 0;  // values, scales and tables
+    const int of_two = d.accumulator_registers + 2 * registers_per_partial(d, d.shape.n) + decoding;
+    if (d.subtiles == 1 && pauses && by_itself && !transposes && of_two <= d.mma_register_budget)
+        return Loop::two_partials;
+
+    const bool large = d.rows_per_warpgroup > wgmma_m && d.wgmmas_along_n > 1;
+    const int spare = !transposes || !scales ? 0 : d.output != Output::any && large ? 8 : -8;
+    const bool makes_fragments = transposes || d.feed == FeedKind::decoded || d.feed == FeedKind::windowed;
     const int of_both = d.accumulator_registers + registers_per_partial(d, d.wgmma_n) + feed_registers(d);
-    if (makes_fragments && d.k_blocks_per_scale_copy != 4 && of_both <= d.mma_register_budget + spare_registers(d))
+    if (makes_fragments && d.k_blocks_per_scale_copy != 4 && of_both <= d.mma_register_budget + spare)
         return Loop::filling_next;
-    const bool in_fours =
-        d.subtiles == 1 && d.order.has(ScaleUse::chains) && d.k_blocks_per_scale_copy == 1 && !d.swap_ab;
+
+    const bool in_fours = d.subtiles == 1 && scales && d.k_blocks_per_scale_copy == 1 && !d.swap_ab;
     return in_fours ? Loop::in_fours : Loop::k_blocks;
 }
 
@@ -302,18 +263,16 @@ constexpr int partial_registers_of(const Design& d) {
     const int unpromoted = 2 * d.held_rows / wgmma_m * feed_registers(d);
     if (d.has_wide_steps()) return max(unpromoted, partial_registers_of(d, d.wgmma_n));
     if (d.order.chain == 0) return unpromoted;
-    return d.partials_in_flight * registers_per_partial(d, d.wgmma_n);
+    return (d.loop == Loop::two_partials ? 2 : 1) * registers_per_partial(d, d.wgmma_n);
 }
 
 constexpr void derive_mainloop(Design& d) {
     d.feed = feed_of(d);
     // Without promotion, all subtiles of a k-block are issued together.
     d.held_rows = d.order.chain == 0 ? d.rows_per_warpgroup : wgmma_m;
-    d.accumulator_registers = d.rows_per_warpgroup * d.shape.n / warpgroup_threads;
     derive_subtiles(d);
-    d.partials_in_flight = partials_in_flight_of(d);
     d.loop = loop_of(d);
-    d.partial_registers = partial_registers_of(d);
+    d.mma_registers = d.accumulator_registers + partial_registers_of(d);
     // Warpgroups with wide rows also hold the exponents of windows, and the column scales if these are epilogue scales
     // for other rows.
     constexpr int exponents = 8;
@@ -321,18 +280,9 @@ constexpr void derive_mainloop(Design& d) {
     d.fills_next_window = d.feed == FeedKind::windowed && d.loop != Loop::steps && with_window <= d.mma_register_budget;
     // The scales of a subtile's columns are read while the previous subtile is promoted (multiply/stepwise.h), if there
     // are registers for the scales of both subtiles. Windows leave none.
-    const int others = d.scales_mma_columns ? d.wgmma_n / 4 : 0;
+    const int others = d.mma_b.scales_of_row > 0 ? d.wgmma_n / 4 : 0;
     d.reads_scales_ahead =
-        d.loop == Loop::steps && !d.has_windows() && d.mma_registers() + others <= d.mma_register_budget;
-    // Loops in fours, with two partial accumulators or with the next fragments exclude the overlap and gain more.
-    // Grouped tiles gained nothing from it.
-    const bool can_overlap = d.loop == Loop::k_blocks || (d.loop == Loop::two_partials && d.swap_ab);
-    d.overlaps_epilogue = can_overlap && d.output == Output::bf16_by_tma && d.groups == Groups::none &&
-                          d.cluster.use != ClusterUse::split_k && !d.has_windows() && d.wgmma_n % 16 == 0;
-    // In its own order, ptxas moves ldmatrix and permutes between two wgmmas, and multiplications of scales after the
-    // wait for the last wgmma. Kernels are up to 14 % faster so (docs/experiments/024-mn-major-weights.md). Only for
-    // MN-major with 128 rows per warpgroup and scales in the loop it needs too many registers.
-    d.keeps_order = d.feed == FeedKind::transposed && d.order.has(ScaleUse::chains) && d.rows_per_warpgroup > wgmma_m;
+        d.loop == Loop::steps && !d.has_windows() && d.mma_registers + others <= d.mma_register_budget;
 }
 
 constexpr Design design_of(const Kernel& kernel) {

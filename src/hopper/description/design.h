@@ -14,6 +14,7 @@ inline constexpr int wgmma_m = 64;                 // Rows of a wgmma.
 inline constexpr int wgmma_k_bytes = 32;           // Bytes of k in a wgmma.
 inline constexpr int warp_rows = 16;               // Rows of a wgmma in a warp's registers.
 inline constexpr int fragment_words = 4;           // per thread, for 64 x 32 bytes of mma A
+inline constexpr int fragment_elements = 4;        // per thread, of 64 x 8 accumulators
 inline constexpr int registers_per_sm = 65536;     // 32-bit (CUDA C++ programming guide, 17.7)
 inline constexpr int shared_bytes_limit = 232448;  // Per block on sm_90 (same section).
 // Per SM. A block takes 1 KB more than it requests (same section).
@@ -42,11 +43,10 @@ inline constexpr int scale_chunk_k_blocks = 32;  // K-blocks in a chunk: one per
 inline constexpr int work_tile_slots = 4;        // Work tiles that the scheduler produces ahead.
 inline constexpr int work_tile_words = 8;        // Words per work tile.
 
-constexpr int at_least_one(int count) { return max(count, 1); }
-
-/// Bytes of scales per row of a packed tile, and of a tile, by the k-elements per scale.
-constexpr int packed_scales(int scale_k) { return packed_tile_k / scale_k; }
-constexpr int packed_tile_bytes(int scale_k) { return packed_code_bytes + packed_tile_rows * packed_scales(scale_k); }
+/// Bytes of a packed tile, by the k-elements per scale. Each scale is a byte.
+constexpr int packed_tile_bytes(int scale_k) {
+    return packed_code_bytes + packed_tile_rows * (packed_tile_k / scale_k);
+}
 constexpr int windowed_tile_bytes(int windows) { return packed_tile_bytes(32) + 16 + windows * packed_window_bytes; }
 inline constexpr int raw_tile_bytes = windowed_tile_bytes(most_windows) - packed_code_bytes;
 
@@ -85,15 +85,15 @@ struct OperandTile {
     Side side{};
     ValueFormat multiplied = ValueFormat::e4m3;  // The format in which the tensor core multiplies it.
     int rows = 0;                                // in a stage
-    bool shared = false;                         // by the blocks of a cluster
     int loaded_rows = 0;                         // by this block; its peers load the rest of a shared operand
     int box_rows = 0;                            // of one TMA box
-    int row_bytes = 0;                           // of one row in a stage, if it is not packed
     int value_bytes = 0;                         // in a stage
     int loaded_bytes = 0;                        // in a stage
     /// Scales per row in a stage: 0, one per k-block, or one per step. 128x128 scales of B have a ring of chunks
     /// instead. Those of A are spread: each row gets its block's scale, as if they were 1x128 scales (scales_load.h).
+    /// Scales of mma B are the costly ones: every warp reads those of all columns of the accumulators.
     int scales_of_row = 0;
+    int scales_in_stage = 0;  // floats of memory for them
 
     constexpr bool is_mn_major() const { return side.form == Form::columns; }
     constexpr int scale_bytes() const { return rows * scales_of_row * 4; }
@@ -114,14 +114,13 @@ struct Design : Kernel {
     // many bytes as fp8. With twice as many bytes, only one stage of 128x256 would fit in addition to D.
     int stage_k = 0;
     int k_boxes = 0;  // TMA boxes of a row's k in a stage, 128 bytes each
-    int box_k = 0;    // k-elements in a box
 
     // -- 2. The tile of D, and a warpgroup's share of it.
     int d_rows = 0;
     int d_columns = 0;
     int rows_per_warpgroup = 0;  // of mma A
     int share_rows = 0;          // of D
-    int share_columns = 0;
+    int accumulator_registers = 0;
     int k_slices = 1;  // one per block of a cluster that splits k
     /// Warpgroups whose rows all follow the end of D, or of a group, neither multiply nor store.
     bool skips_rows = false;
@@ -131,24 +130,17 @@ struct Design : Kernel {
     // -- 3. Operands and their scales.
     OperandTile mma_a{};
     OperandTile mma_b{};
-    bool scales_mma_rows = false;
-    /// Column scales are the costly ones: every warp reads the scales of all columns of the accumulators.
-    bool scales_mma_columns = false;
-    bool has_block_scales = false;  // 128x128 scales of B
-    /// Columns of D that share one 128x128 scale wherever the tile begins: a power of two.
-    int columns_per_block_scale = 0;
+    /// 128x128 scales of B that a tile needs for a k-block; 0: none. Wherever it begins, each has as many of its
+    /// columns: a power of two.
     int block_scales_per_k_block = 0;
-    /// Scales multiply finished accumulators: scales of rows, of the tensor, or MXFP4's factors of rows.
+    /// Scales multiply finished accumulators: scales of rows, of the tensor, or MXFP4's factors of rows. The scale of
+    /// an NVFP4 tensor is one of them if the other side has scales (docs/numerics.md).
     bool has_epilogue_scales = false;
-    /// The scale of an NVFP4 tensor is an epilogue scale, together with the other side's scales (docs/numerics.md), or
-    /// a part of alpha.
-    bool ends_with_tensor_scale = false;
-    bool scales_alpha = false;
+    bool scales_alpha = false;  // The scale of an NVFP4 tensor is a part of alpha.
     ScaleRoute scale_route{};
     int k_blocks_per_scale_copy = 1;  // 4, or 1
 
     // -- 4. Threads and registers.
-    int consumer_warps = 0;
     int threads = 0;
     int blocks_per_sm = 1;
     int launch_registers = 0;  // that a launch gives every thread, in steps of 8
@@ -159,33 +151,22 @@ struct Design : Kernel {
     // -- 5. The mainloop.
     FeedKind feed = FeedKind::shared;
     Loop loop = Loop::k_blocks;
-    int held_rows = 0;  // of mma A that a feed holds in registers at once
-    int accumulator_registers = 0;
-    int partial_registers = 0;
+    int held_rows = 0;      // of mma A that a feed holds in registers at once
+    int mma_registers = 0;  // accumulators, partial sums and what feeds them
     int wgmmas_along_n = 1;
     int wgmma_n = 0;
     int subtiles = 0;  // of a warpgroup: 64 rows and wgmma_n columns, one wgmma each
-    int partials_in_flight = 1;
     bool fills_next_window = false;
     bool reads_scales_ahead = false;
-    /// D leaves the registers subtile by subtile, each while the next tile's wgmma that replaces it runs.
-    bool overlaps_epilogue = false;
-    /// Whether work that a warp does during its products is kept there (multiply/fill_next.h).
-    bool keeps_order = false;
 
     // -- 6. The output.
-    int fragments_per_warpgroup = 0;  // split-K: 64 rows and 8 columns each, four elements per thread
-    int fragments_per_block = 0;      // that a block reduces; the last block may have fewer
-    int slice_bytes = 0;              // one warpgroup's fragments from all slices
-    int staging_bytes = 0;            // shared memory per warpgroup's D
-    int f32_parts = 0;                // of D of f32 per warpgroup: 64 rows and 32 columns
-    int f32_parts_in_mma_a = 0;       // per stage: first in the values of mma A, then in those of mma B
-    int f32_parts_per_stage = 0;      // per warpgroup
-    int output_stages = 0;            // that hold a tile of C and D
+    int fragments_per_block = 0;  // split-K: fragments that a block reduces; the last block may have fewer
+    int staging_bytes = 0;        // shared memory per warpgroup's D
+    int f32_parts = 0;            // of D of f32 per warpgroup: 64 rows and 32 columns
+    int f32_parts_per_stage = 0;  // per warpgroup: first in the values of mma A, then in those of mma B
+    int output_stages = 0;        // that hold a tile of C and D
 
     // -- 7. Shared memory.
-    int mma_a_scales_per_stage = 0;
-    int mma_b_scales_per_stage = 0;
     int shared_bytes = 0;  // sizeof(Shared<design>), which gemm.h asserts
 
     constexpr const OperandTile& operand_a() const { return swap_ab ? mma_b : mma_a; }
@@ -193,15 +174,12 @@ struct Design : Kernel {
     constexpr bool is_k_grouped() const { return groups == Groups::k_aligned || groups == Groups::k_anywhere; }
     /// One warp reads the sizes of groups and produces work tiles for the others.
     constexpr bool has_scheduler() const { return groups != Groups::none; }
-    constexpr bool has_row_scales() const { return scales_mma_rows || scales_mma_columns; }
+    constexpr bool has_row_scales() const { return mma_a.scales_of_row > 0 || mma_b.scales_of_row > 0; }
     /// Rows may be wide, and are then multiplied in exponent windows (fp8).
     constexpr bool has_windows() const { return wide_rows && order.step == StepKind::fp8; }
     /// Rows may be wide, and are then promoted after each 32 k-elements (bf16; multiply/wide_rows.h).
     constexpr bool has_wide_steps() const { return wide_rows && order.step == StepKind::bf16; }
-    constexpr int steps_per_stage() const { return stage_k / step_k; }
-    constexpr int mma_registers() const { return accumulator_registers + partial_registers; }
     constexpr int value_bytes_per_stage() const { return mma_a.loaded_bytes + mma_b.loaded_bytes; }
-    constexpr int scale_bytes_per_stage() const { return mma_a.scale_bytes() + mma_b.scale_bytes(); }
     /// Clocks that an SM's tensor cores need for a k-block, at 4096 products per clock for fp8 and half of that for
     /// bf16.
     constexpr int tensor_clocks() const { return shape.m * shape.n / 32 * k_boxes; }
@@ -222,7 +200,7 @@ constexpr int share_row(const Design& design, int warpgroup) {
     return design.swap_ab ? 0 : warpgroup * design.share_rows;
 }
 constexpr int share_column(const Design& design, int warpgroup) {
-    return design.swap_ab ? warpgroup * design.share_columns : 0;
+    return design.swap_ab ? warpgroup * design.rows_per_warpgroup : 0;
 }
 
 /// Rows of A that a dense tile with `rows` rows of D loads. TMA takes more time for rows outside of a tensor than for
@@ -233,14 +211,8 @@ constexpr int rows_of_a(const Design& design, int rows) {
     constexpr int pattern = 8;
     const OperandTile& a = design.operand_a();
     if (a.is_mn_major()) return design.d_rows;
-    return min(a.shared ? round_up(rows, pattern * design.cluster.size) : rows, design.d_rows);
-}
-/// Bytes of scales of A for a tile that loads `rows` rows of A. Scales that are adjacent along m are one row to TMA,
-/// which is always whole. Grouped tiles have one box, of all rows.
-constexpr int a_scale_copy_bytes(const Design& design, int rows) {
-    const int four = design.k_blocks_per_scale_copy;
-    const int whole = design.operand_a().scale_bytes() * four;
-    return design.groups == Groups::rows || four == 1 ? whole : rows * four * 4;
+    const bool shared = design.cluster.use == ClusterUse::share_a;
+    return min(shared ? round_up(rows, pattern * design.cluster.size) : rows, design.d_rows);
 }
 
 /// D of f32 leaves through the ring of k-blocks: after a tile's k-blocks some stages hold C, which is replaced by D. A
@@ -256,11 +228,12 @@ constexpr int f32_parts_of_stage(const Design& design, int index) {
 /// elements 32. stmatrix transposes only 16-bit elements.
 constexpr int store_rows(const Design& design) { return design.swap_ab ? design.shape.n : wgmma_m; }
 constexpr StoreBox store_of(const Design& design, int element_bytes) {
+    const int share_columns = design.swap_ab ? design.rows_per_warpgroup : design.shape.n;
     StoreBox store{.columns = store_row_bytes / element_bytes};
-    while (design.share_columns % store.columns != 0) store.columns -= 8;
+    while (share_columns % store.columns != 0) store.columns -= 8;
     store.pitch = store.columns * element_bytes;
     store.swizzled = store.pitch == store_row_bytes;
-    store.per_share = design.share_columns / store.columns;
+    store.per_share = share_columns / store.columns;
     store.at_once = min(design.staging_bytes / (design.share_rows * store.pitch), store.per_share);
     store.possible = design.swap_ab || design.k_slices > 1 ? element_bytes == 2
                                                            : design.shape.n % (element_bytes == 2 ? 16 : 32) == 0;

@@ -15,7 +15,6 @@ inline constexpr int step_k = 32;  // k-elements per scale of 1x32: a step
 
 /// The format of an operand's values. The tensor core multiplies e2m1 as e4m3 or as bf16.
 enum class ValueFormat : unsigned char { e4m3, e5m2, bf16, e2m1 };
-constexpr int element_bytes(ValueFormat format) { return format == ValueFormat::bf16 ? 2 : 1; }
 
 /// How the values of an operand lie in memory.
 enum class Form : unsigned char {

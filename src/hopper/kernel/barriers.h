@@ -1,4 +1,5 @@
-// Initialises a block's barriers and synchronises the warps that use them. gemm.h shows the barriers as a table.
+// Initialises a block's barriers and synchronises the warps that use them. gemm.h shows the barriers and
+// their arrivals as a table.
 #pragma once
 
 #include "hopper/arguments.h"
@@ -7,11 +8,46 @@
 
 namespace tilewright::hopper {
 
+/// The arrivals that complete a phase of a barrier. A warp arrives after its lanes have synchronised.
+constexpr int arrivals_at(BarrierName barrier, const Design& design, bool scales_by_tma = false,
+                          bool stored_by_tma = false) {
+    const int warp = design.debug.every_lane_arrives ? warp_threads : 1;
+    const int consumers = design.shape.warpgroups * warpgroup_warps;
+    const int row_scales = design.has_row_scales() && !scales_by_tma ? 1 : 0;  // warps that load them
+    switch (barrier) {
+        // The loading thread, which expects the bytes, and the warp that loads row scales.
+        case BarrierName::full: return 1 + row_scales * warp;
+        // Each consumer warp, in every block whose loads wait for this stage.
+        case BarrierName::empty: return consumers * warp * (design.cluster.shares_operand() ? design.cluster.size : 1);
+        // The warps of the warpgroup that stages. D of f32: the warps of all warpgroups.
+        case BarrierName::staged: return (design.output == Output::f32_by_tma ? consumers : warpgroup_warps) * warp;
+        // The warp that loads these scales; the warps that read them.
+        case BarrierName::epilogue_scales_full:
+        case BarrierName::block_scales_full: return warp;
+        case BarrierName::epilogue_scales_empty:
+        case BarrierName::block_scales_empty:
+        case BarrierName::ended: return consumers * warp;
+        // Each warp that takes work tiles from the scheduler.
+        case BarrierName::work_empty: {
+            const int stores = stored_by_tma && design.k_slices == 1 ? 1 : 0;
+            return (1 + (design.is_k_grouped() ? 1 : row_scales) + consumers + stores) * warp;
+        }
+        case BarrierName::slices_read:
+            return consumers * design.cluster.size;  // Each consumer warp of the cluster.
+        // One thread: of the scheduler, of the store warp, or the one that expects the bytes.
+        case BarrierName::work_full:
+        case BarrierName::stored:
+        case BarrierName::slices_full:
+        case BarrierName::none: break;
+    }
+    return 1;
+}
+
 /// Runs on one thread, in straight code. The instruction mbarrier.init takes its address from a uniform register. With
 /// one barrier per lane the compiler would emit a loop over the lanes.
 template <Design design>
 TILEWRIGHT_DEVICE void init_full(Shared<design>& shared, const Arguments& arguments) {
-    const int arrivals = full_arrivals(design, arguments.scales_by_tma);
+    const int arrivals = arrivals_at(BarrierName::full, design, arguments.scales_by_tma);
 #pragma unroll
     for (int stage = 0; stage < design.stages; ++stage) barrier_init(shared.full[stage], arrivals);
     barrier_init_fence();
@@ -20,30 +56,32 @@ TILEWRIGHT_DEVICE void init_full(Shared<design>& shared, const Arguments& argume
 /// All barriers except `full`.
 template <Design design>
 TILEWRIGHT_DEVICE void init_barriers(Shared<design>& shared, const Arguments& arguments) {
-    const auto init = [](auto& barriers, int arrivals) {
+    const auto init = [&](auto& barriers, BarrierName name) {
+        const int arrivals = arrivals_at(name, design, arguments.scales_by_tma, arguments.stored_by_tma);
 #pragma unroll
         for (Barrier& barrier : barriers) barrier_init(barrier, arrivals);
     };
-    init(shared.empty, empty_arrivals(design));
-    barrier_init(shared.ended, ended_arrivals(design));
-    init(shared.stored, stored_arrivals(design));
-    init(shared.staged, staged_arrivals(design));
-    if constexpr (design.has_block_scales) {
-        init(shared.block_scales_full, scales_full_arrivals(design));
-        init(shared.block_scales_empty, scales_empty_arrivals(design));
+    init(shared.empty, BarrierName::empty);
+    barrier_init(shared.ended, arrivals_at(BarrierName::ended, design));
+    init(shared.stored, BarrierName::stored);
+    init(shared.staged, BarrierName::staged);
+    if constexpr (design.block_scales_per_k_block > 0) {
+        init(shared.block_scales_full, BarrierName::block_scales_full);
+        init(shared.block_scales_empty, BarrierName::block_scales_empty);
     }
     if constexpr (design.has_epilogue_scales) {
-        init(shared.epilogue_scales_full, scales_full_arrivals(design));
-        init(shared.epilogue_scales_empty, scales_empty_arrivals(design));
+        init(shared.epilogue_scales_full, BarrierName::epilogue_scales_full);
+        init(shared.epilogue_scales_empty, BarrierName::epilogue_scales_empty);
     }
-    if constexpr (design.is_k_grouped()) init(shared.landed.barriers, landed_arrivals(design));
+    if constexpr (design.is_k_grouped())
+        init(shared.landed.barriers, BarrierName::none);  // waits for it have the name `full`
     if constexpr (design.has_scheduler()) {
-        init(shared.work_full, work_full_arrivals(design));
-        init(shared.work_empty, work_empty_arrivals(design, arguments.scales_by_tma, arguments.stored_by_tma));
+        init(shared.work_full, BarrierName::work_full);
+        init(shared.work_empty, BarrierName::work_empty);
     }
     if constexpr (design.k_slices > 1) {
-        barrier_init(shared.slices_full, slices_full_arrivals(design));
-        barrier_init(shared.slices_read, slices_read_arrivals(design));
+        barrier_init(shared.slices_full, arrivals_at(BarrierName::slices_full, design));
+        barrier_init(shared.slices_read, arrivals_at(BarrierName::slices_read, design));
     }
     barrier_init_fence();
 }
@@ -55,7 +93,8 @@ enum class NamedBarrier : u8 { producers = 1, consumers = 2 };
 
 template <Design design>
 constexpr int threads_of(NamedBarrier barrier) {
-    return barrier == NamedBarrier::producers ? warpgroup_threads : (design.consumer_warps + 1) * warp_threads;
+    return barrier == NamedBarrier::producers ? warpgroup_threads
+                                              : design.shape.warpgroups * warpgroup_threads + warp_threads;
 }
 
 template <Design design>

@@ -66,7 +66,7 @@ TILEWRIGHT_DEVICE void multiply_overlapped(Consumer<design>& consumer, Accumulat
             return multiply_deferring<design>(consumer, accumulators);
         }
     }
-    if constexpr (design.partials_in_flight == 2) {
+    if constexpr (design.loop == Loop::two_partials) {
         multiply_two_partials<design>(consumer, accumulators, store_last);
     } else {
         multiply_after_first<design>(consumer, accumulators, store_last);
@@ -101,6 +101,16 @@ TILEWRIGHT_DEVICE void consume_overlapped(Consumer<design>& consumer, WorkTiles<
     }
 }
 
+/// Whether D leaves the registers subtile by subtile, each while the next tile's wgmma that replaces it runs. Loops in
+/// fours, with two partial accumulators or with the next fragments exclude this and gain more. Grouped tiles gained
+/// nothing from it.
+template <Design design>
+constexpr bool overlaps_epilogue() {
+    const bool can = design.loop == Loop::k_blocks || (design.loop == Loop::two_partials && design.swap_ab);
+    return can && design.output == Output::bf16_by_tma && design.groups == Groups::none && design.k_slices == 1 &&
+           !design.has_windows() && design.wgmma_n % 16 == 0;
+}
+
 /// Returns the rest of the wait budget.
 template <Design design>
 TILEWRIGHT_DEVICE int consume(Shared<design>& shared, const ArgumentsOf<design>& arguments, WorkTiles<design> tiles,
@@ -122,7 +132,7 @@ TILEWRIGHT_DEVICE int consume(Shared<design>& shared, const ArgumentsOf<design>&
         .mma_b_descriptor = matrix_descriptor(shared.mma_b_values[0]),
         .by_tma = arguments.stored_by_tma,
     };
-    if constexpr (design.overlaps_epilogue) {
+    if constexpr (overlaps_epilogue<design>()) {
         consume_overlapped<design>(consumer, tiles);
     } else {
         consume_in_turn<design>(consumer, tiles);

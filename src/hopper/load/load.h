@@ -16,7 +16,7 @@ namespace tilewright::hopper {
 template <Design design, OperandTile operand>
 TILEWRIGHT_DEVICE void load_box(u8* to, const TensorMap& map, Barrier& full, int k, int row, int first, int batch) {
     u8* place = to + first * row_bytes;
-    if constexpr (operand.shared) {
+    if constexpr (operand.loaded_rows < operand.rows) {
         tma_load_multicast(place, map, full, k, row + first, batch, (1 << design.cluster.size) - 1);
     } else {
         tma_load(place, map, full, k, row + first, batch);
@@ -26,7 +26,7 @@ TILEWRIGHT_DEVICE void load_box(u8* to, const TensorMap& map, Barrier& full, int
 /// The same for an MN-major operand, whose boxes have 128 bytes along the rows per k.
 template <OperandTile operand>
 TILEWRIGHT_DEVICE void load_mn_major(u8* to, const TensorMap& map, Barrier& full, int k, int row, int batch) {
-    static_assert(operand.rows % mn_major_box == 0 && !operand.shared);
+    static_assert(operand.rows % mn_major_box == 0 && operand.loaded_rows == operand.rows);
 #pragma unroll
     for (int i = 0; i < operand.rows; i += mn_major_box) {
         tma_load(to + i * row_bytes, map, full, row + i, k, batch);
@@ -40,7 +40,7 @@ TILEWRIGHT_DEVICE void load_rows(u8* to, const TensorMap& map, Barrier& full, in
                                  int wanted = operand.rows) {
     if constexpr (operand.is_mn_major()) return load_mn_major<operand>(to, map, full, k, row, batch);
     constexpr int rows = operand.loaded_rows;
-    const int begin = operand.shared ? block_rank() * rows : 0;
+    const int begin = rows < operand.rows ? block_rank() * rows : 0;
     for (int i = 0; i < rows; i += operand.box_rows) {
         if (design.skips_boxes && begin + i >= wanted) break;
         load_box<design, operand>(to, map, full, k, row, begin + i, batch);
@@ -145,7 +145,15 @@ private:
 
     /// The bytes that a full barrier waits for, without scales.
     TILEWRIGHT_DEVICE static int value_bytes(int rows) {
-        return design.value_bytes_per_stage() - (design.d_rows - rows) * design.operand_a().row_bytes;
+        return design.value_bytes_per_stage() - (design.d_rows - rows) * design.k_boxes * row_bytes;
+    }
+
+    /// The bytes of a copy of A's scales. Scales that are adjacent along m are one row to TMA, which is always whole.
+    /// Grouped tiles have one box, of all rows.
+    TILEWRIGHT_DEVICE static int a_scale_bytes(int rows) {
+        constexpr int four = design.k_blocks_per_scale_copy;
+        constexpr int whole = design.operand_a().scale_bytes() * four;
+        return design.groups == Groups::rows || four == 1 ? whole : rows * four * 4;
     }
 
     /// The number of a D tile's packed tiles that are ahead of the end of B.
@@ -190,7 +198,7 @@ private:
         } else {
             static_assert(a.box_rows == a.loaded_rows);
             const TensorMap& map = rows < design.d_rows ? arguments_.a_last : arguments_.a;
-            const int first = a.shared ? block_rank() * (rows / design.cluster.size) : 0;
+            const int first = a.loaded_rows < a.rows ? block_rank() * (rows / design.cluster.size) : 0;
             load_box<design, a>(to, map, full, k, work.row, first, work.matrix_of_a());
         }
     }
@@ -199,7 +207,8 @@ private:
         u8* const to = shared_.values_of_a(ring_.stage);
         const int k = k_block * design.stage_k;
         load_a(full, work, to, k, rows);
-        if constexpr (design.k_boxes == 2) load_a(full, work, to + design.d_rows * row_bytes, k + design.box_k, rows);
+        if constexpr (design.k_boxes == 2)
+            load_a(full, work, to + design.d_rows * row_bytes, k + design.stage_k / 2, rows);
     }
 
     TILEWRIGHT_DEVICE void load_b(Barrier& full, const WorkTileOf<design>& work, int k_block) {
@@ -257,7 +266,7 @@ private:
         if (is_elected() && budget_ >= 0) {
             if constexpr (part != Loads::tokens) {
                 int bytes = value_bytes(rows);
-                if (a_scales) bytes += a_scale_copy_bytes(design, rows);
+                if (a_scales) bytes += a_scale_bytes(rows);
                 if (scales) bytes += design.operand_b().scale_bytes();
                 if constexpr (design.groups == Groups::k_anywhere) {
                     if (!this->loads()) bytes -= value_bytes(rows);
@@ -325,7 +334,7 @@ public:
         const int k_block = begin + lane_index();
 #pragma unroll
         for (int i = 0; i < design.block_scales_per_k_block; ++i) {
-            const int row = (work.column + i * design.columns_per_block_scale) / 128;
+            const int row = (work.column + i * (design.d_columns / design.block_scales_per_k_block)) / 128;
             const i64 index = work.matrix_of_b() * view.batch_stride + row * view.row_stride + k_block * view.k_stride;
             values_[i] = row < view.rows && k_block < view.k_blocks ? load_scale(view, index) : 0;
         }
@@ -356,7 +365,7 @@ private:
     const ArgumentsOf<design>& arguments_;
     KSlice slice_;
     PipelineState<scale_chunk_slots> chunks_{.phase = 1};
-    float values_[design.block_scales_per_k_block];
+    float values_[max(design.block_scales_per_k_block, 1)];
 };
 
 }  // namespace tilewright::hopper

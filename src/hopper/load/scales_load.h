@@ -22,13 +22,6 @@ struct HeldScales<true> {
     using Type = u32;
 };
 
-/// k-blocks whose 1x32 scales are read at once: as many words as the producer's registers hold.
-constexpr int steps_at_once(const Design& design) {
-    const int rows = (design.scales_mma_rows ? design.shape.m : 0) + (design.scales_mma_columns ? design.shape.n : 0);
-    const int words = (rows + warp_threads - 1) / warp_threads, held = design.shape.warpgroups > 2 ? 8 : 20;
-    return 4 * words <= held ? 4 : 2 * words <= held ? 2 : 1;
-}
-
 /// The warp that loads 1x128 and 1x32 scales. It reads several k-blocks at once, so that the reads of a row share
 /// sectors, while the earlier stages are still multiplied.
 template <Design design>
@@ -36,10 +29,10 @@ class RowScales : KBlockFinish<design> {
 public:
     /// As many as the producer's registers hold.
     static constexpr int k_blocks_at_once() {
-        return design.loop == Loop::steps                                           ? steps_at_once(design)
-               : design.shape.warpgroups > 2 || design.groups == Groups::k_anywhere ? 1
-               : design.swap_ab && !design.scales_mma_rows                          ? 4
-                                                                                    : 2;
+        constexpr int held = design.shape.warpgroups > 2 ? 8 : 20;  // words of 1x32 scales
+        if (design.loop == Loop::steps) return 4 * rows_each() <= held ? 4 : 2 * rows_each() <= held ? 2 : 1;
+        if (design.shape.warpgroups > 2 || design.groups == Groups::k_anywhere) return 1;
+        return design.swap_ab && design.mma_a.scales_of_row == 0 ? 4 : 2;
     }
 
     TILEWRIGHT_DEVICE RowScales(Shared<design>& shared, const ArgumentsOf<design>& arguments)
@@ -74,14 +67,14 @@ public:
     }
 
 private:
-    static constexpr int mma_a_rows() { return design.scales_mma_rows ? design.shape.m : 0; }
-    static constexpr int mma_b_rows() { return design.scales_mma_columns ? design.shape.n : 0; }
+    static constexpr int mma_a_rows() { return design.mma_a.scales_of_row > 0 ? design.shape.m : 0; }
+    static constexpr int mma_b_rows() { return design.mma_b.scales_of_row > 0 ? design.shape.n : 0; }
     static constexpr int rows_each() { return (mma_a_rows() + mma_b_rows() + warp_threads - 1) / warp_threads; }
     static_assert(mma_a_rows() % warp_threads == 0);
     using Scales = typename HeldScales<design.loop == Loop::steps>::Type;
 
     // 1x32 scales, if the operand has them.
-    static constexpr int codes() { return design.steps_per_stage(); }
+    static constexpr int codes() { return design.stage_k / step_k; }
     static constexpr bool a_has_codes() {
         return design.loop == Loop::steps && design.a.scale_k == step_k && design.order.a == ScaleUse::chains;
     }
@@ -169,7 +162,7 @@ private:
     }
 
     TILEWRIGHT_DEVICE void write(PipelineState<design.stages>& ring, int thread, int k_block,
-                                 const Scales (&values)[at_least_one(rows_each())]) {
+                                 const Scales (&values)[max(rows_each(), 1)]) {
         const int stage = ring.stage;
         barrier_wait(shared_.empty[stage], ring.phase, {budget_, BarrierName::empty, stage});
         if constexpr (design.loop == Loop::steps) {
@@ -198,8 +191,7 @@ private:
 
     /// Writes scales of steps. After the end of k, the scales of A (of B, if A has none) are -0 and the others 1. The
     /// product of -0 and an empty sum leaves an accumulator unchanged, whatever its sign.
-    TILEWRIGHT_DEVICE void write_steps(int stage, int lane, int k_block,
-                                       const u32 (&words)[at_least_one(rows_each())]) {
+    TILEWRIGHT_DEVICE void write_steps(int stage, int lane, int k_block, const u32 (&words)[max(rows_each(), 1)]) {
         const int steps = (a_has_codes() ? arguments_.scales_a : arguments_.scales_b).k_blocks - k_block * codes();
         u32 normal = ~0U;
 #pragma unroll
@@ -239,7 +231,7 @@ private:
     const ArgumentsOf<design>& arguments_;
     int budget_ = wait_budget;
     const int alignment_ = common_alignment();
-    Scales values_[k_blocks_at_once()][at_least_one(rows_each())];
+    Scales values_[k_blocks_at_once()][max(rows_each(), 1)];
 };
 
 }  // namespace tilewright::hopper

@@ -14,19 +14,21 @@ namespace tilewright::hopper {
 /// has the same information as the epilogue scales. So only slices of k that begin later wait for the epilogue scales.
 template <Design design>
 TILEWRIGHT_DEVICE bool any_row_defers(Consumer<design>& c) {
-    static_assert(design.order.defers && design.scales_mma_rows != design.scales_mma_columns);
-    const int count = design.scales_mma_rows ? design.shape.m : design.shape.n;
+    static_assert(design.order.defers && (design.mma_a.scales_of_row > 0) != (design.mma_b.scales_of_row > 0));
+    const int count = design.mma_a.scales_of_row > 0 ? design.shape.m : design.shape.n;
     bool any = false;
     if (c.k_blocks > 0 && (design.k_slices == 1 || block_rank() == 0)) {
         c.await_full();
         const int stage = c.ring.stage;
-        const float* const first = design.scales_mma_rows ? c.shared.mma_a_scales[stage] : c.shared.mma_b_scales[stage];
+        const float* const first =
+            design.mma_a.scales_of_row > 0 ? c.shared.mma_a_scales[stage] : c.shared.mma_b_scales[stage];
         for (int i = c.lane; i < count; i += warp_threads)
             any = any || formats::deferred_power(load_shared(first[i * design.k_blocks_per_scale_copy])) != 1;
     } else {
         wait_epilogue_scales<design>(c);
         const int slot = c.epilogue_scales.stage;
-        const float* const factors = design.scales_mma_rows ? c.shared.row_scales[slot] : c.shared.column_scales[slot];
+        const float* const factors =
+            design.mma_a.scales_of_row > 0 ? c.shared.row_scales[slot] : c.shared.column_scales[slot];
         for (int i = c.lane; i < count; i += warp_threads) any = any || load_shared(factors[i]) != 1;
     }
     return ballot(any) != 0;
@@ -35,7 +37,7 @@ TILEWRIGHT_DEVICE bool any_row_defers(Consumer<design>& c) {
 /// All k-blocks, at least one, with a partial sum per k-block of 128 k-elements.
 template <Design design>
 TILEWRIGHT_DEVICE void multiply_deferring_blocks(Consumer<design>& c, Accumulators<design>& accumulators) {
-    static_assert(!design.has_block_scales);
+    static_assert(design.block_scales_per_k_block == 0);
     Feed<design> feed(c);
     Partial<design> partial;
     PromotionScales<design> scales;

@@ -14,7 +14,7 @@ struct TileScales : Bf16Scales<scale_k> {
         : Bf16Scales<scale_k>(words(from, pair, box), box) {}
 
     TILEWRIGHT_DEVICE static ScaleWords words(const u8* from, int pair, int box) {
-        if constexpr (packed_scales(scale_k) == 8) {
+        if constexpr (packed_tile_k / scale_k == 8) {
             const WordQuad rows = load_shared(reinterpret_cast<const WordQuad*>(from)[pair]);
             return {{rows.values[box], rows.values[2 + box]}};
         } else {

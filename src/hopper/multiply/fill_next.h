@@ -24,10 +24,20 @@ struct FillOrder {
     static constexpr int first_feed(bool odd) { return odd && half(last()) == 0 ? 1 : 0; }
 };
 
+/// Whether work that a warp does during its products is kept there. In its own order, ptxas moves ldmatrix and permutes
+/// between two wgmmas, and multiplications of scales after the wait for the last wgmma. Kernels are up to 14 % faster
+/// so (docs/experiments/024-mn-major-weights.md). Only for MN-major with 128 rows per warpgroup and scales in the loop
+/// it needs too many registers.
+template <Design design>
+constexpr bool keeps_order() {
+    return design.feed == FeedKind::transposed && design.order.has(ScaleUse::chains) &&
+           design.rows_per_warpgroup > wgmma_m;
+}
+
 /// Makes the following loads start after all earlier wgmmas and loads: the wait leaves one group in flight.
 template <Design design>
 TILEWRIGHT_DEVICE void behind_products() {
-    if constexpr (design.keeps_order) wgmma_wait<1>();
+    if constexpr (keeps_order<design>()) wgmma_wait<1>();
 }
 
 /// The loop's extra work for wide rows (windows.h): nothing in warpgroups without wide rows.
@@ -59,7 +69,7 @@ TILEWRIGHT_DEVICE void multiply_and_fill(Consumer<design>& c, Accumulators<desig
     using Order = FillOrder<design>;
     constexpr bool one_subtile = design.wgmmas_along_n == 1;
     // The column scales of narrow products would arrive after the products.
-    constexpr bool columns_first = !design.keeps_order || design.wgmma_n < 64 || Windows::reads_columns_first();
+    constexpr bool columns_first = !keeps_order<design>() || design.wgmma_n < 64 || Windows::reads_columns_first();
     const int stage = c.ring.stage;
 #pragma unroll
     for (int turn = 0; turn < design.subtiles; ++turn) {
@@ -87,7 +97,7 @@ TILEWRIGHT_DEVICE void multiply_and_fill(Consumer<design>& c, Accumulators<desig
         if (fills) windows.fill(c, next, ends ? 0 : Order::half(1));
         scales.multiply(subtile, 0);
         if (begins_columns) scales.multiply_columns();
-        if constexpr (design.keeps_order) keep_order(ends ? c.ring.stage : k_block);
+        if constexpr (keeps_order<design>()) keep_order(ends ? c.ring.stage : k_block);
         wgmma_wait<0>();
         pin(partial);
         if (turn > Order::last() - Order::halves()) feed.complete();

@@ -26,7 +26,7 @@ TILEWRIGHT_DEVICE void multiply_k_block(Consumer<design>& c, Accumulators<design
                                         const Step& step, const StoreSubtile& store_subtile) {
     constexpr bool by_four = design.k_blocks_per_scale_copy == 4;
     // Narrow wgmmas complete before scales that are read after their issue arrive.
-    constexpr bool rows_first = !by_four && (design.scales_mma_columns || design.wgmma_n < 64);
+    constexpr bool rows_first = !by_four && (design.mma_b.scales_of_row > 0 || design.wgmma_n < 64);
     const int stage = c.ring.stage, k_block_in_copy = step.in_four % design.k_blocks_per_scale_copy;
     c.wait_full();
 #pragma unroll
@@ -145,7 +145,7 @@ TILEWRIGHT_DEVICE void multiply_promoted(Consumer<design>& c, Accumulators<desig
 /// The loops with partial sums of 128 k-elements; at least one k-block.
 template <Design design>
 TILEWRIGHT_DEVICE void multiply_blocks(Consumer<design>& c, Accumulators<design>& accumulators) {
-    if constexpr (design.partials_in_flight == 2) {
+    if constexpr (design.loop == Loop::two_partials) {
         multiply_two_partials<design>(c, accumulators, [](int) {});
     } else if constexpr (design.loop == Loop::filling_next) {
         multiply_filling_next<design>(c, accumulators, NoWindows<design>());

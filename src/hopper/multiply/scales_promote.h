@@ -7,7 +7,7 @@ namespace tilewright::hopper {
 
 template <Design design>
 TILEWRIGHT_DEVICE void release_block_scales(Consumer<design>& c) {
-    if constexpr (design.has_block_scales) {
+    if constexpr (design.block_scales_per_k_block > 0) {
         sync_warp();
         warp_arrives<design>(c.shared.block_scales_empty[c.blocks.stage], c.lane);
         c.blocks.advance();
@@ -17,7 +17,7 @@ TILEWRIGHT_DEVICE void release_block_scales(Consumer<design>& c) {
 /// If `k_block` is the first of a chunk of 128x128 scales: waits for the chunk.
 template <Design design>
 TILEWRIGHT_DEVICE void next_block_scales(Consumer<design>& c, int k_block) {
-    if constexpr (design.has_block_scales) {
+    if constexpr (design.block_scales_per_k_block > 0) {
         if (unsigned(k_block) % scale_chunk_k_blocks != 0) return;
         if (k_block > 0) release_block_scales(c);
         barrier_wait(c.shared.block_scales_full[c.blocks.stage], c.blocks.phase,
@@ -37,10 +37,8 @@ template <Design design>
 struct PromotionScales {
     // Functions, because NVRTC puts each constant of a class into the kernel, with a name as long as the tile's.
     static constexpr int columns() { return design.wgmma_n; }
-    static constexpr int block_columns() { return design.columns_per_block_scale; }
-    static constexpr int blocks() {
-        return design.has_block_scales && !design.swap_ab ? design.block_scales_per_k_block : 1;
-    }
+    static constexpr int block_columns() { return design.d_columns / design.block_scales_per_k_block; }
+    static constexpr int blocks() { return design.swap_ab ? 1 : max(design.block_scales_per_k_block, 1); }
     static constexpr int rows() { return design.rows_per_warpgroup / 32; }  // of a thread: two per 64 rows
     static constexpr bool hides_uniform_blocks() {
         return design.groups != Groups::rows && design.k_blocks_per_scale_copy != 4 && !design.swap_ab &&
@@ -49,14 +47,14 @@ struct PromotionScales {
     static constexpr int k_blocks() { return design.k_blocks_per_scale_copy; }
     /// Whether column scales become products, once for all rows of a warpgroup (multiply/fill_next.h).
     static constexpr bool multiplies_columns() {
-        return design.swap_ab && design.has_block_scales && design.loop == Loop::filling_next;
+        return design.swap_ab && design.block_scales_per_k_block > 0 && design.loop == Loop::filling_next;
     }
     using OfKBlocks = float[k_blocks()];
 
-    OfKBlocks row[design.scales_mma_rows ? rows() : 1];
+    OfKBlocks row[design.mma_a.scales_of_row > 0 ? rows() : 1];
     OfKBlocks block[blocks()];
     float product[2][blocks()];
-    float column[design.scales_mma_columns ? columns() / 4 : 1];  // one per column of the fragment
+    float column[design.mma_b.scales_of_row > 0 ? columns() / 4 : 1];  // one per column of the fragment
 
     TILEWRIGHT_DEVICE static void load(OfKBlocks& to, const float* from) {
         if constexpr (k_blocks() == 4) {
@@ -69,7 +67,7 @@ struct PromotionScales {
     }
 
     TILEWRIGHT_DEVICE void read_blocks(const Consumer<design>& c, int k_block) {
-        if constexpr (design.has_block_scales) {
+        if constexpr (design.block_scales_per_k_block > 0) {
             // Zero, but the compiler does not know it. It might move scales that are the same in all lanes to uniform
             // registers (R2UR between wgmmas), each after a wait for its read.
             const int none = hides_uniform_blocks() ? c.row_in_tile >> 9 : 0;
@@ -85,7 +83,7 @@ struct PromotionScales {
     /// Reads the scales of the subtile's rows for the k-block at `stage`. By four: for the four k-blocks that begin
     /// there.
     TILEWRIGHT_DEVICE void read_rows(const Consumer<design>& c, int stage, int subtile) {
-        if constexpr (design.scales_mma_rows) {
+        if constexpr (design.mma_a.scales_of_row > 0) {
             const int half = subtile / design.wgmmas_along_n;
             const float* first = c.shared.mma_a_scales[stage] + (c.row_in_tile + half * wgmma_m) * k_blocks();
             load(row[2 * half], first);
@@ -94,7 +92,7 @@ struct PromotionScales {
     }
 
     TILEWRIGHT_DEVICE void read_columns(const Consumer<design>& c, int subtile) {
-        if constexpr (design.scales_mma_columns) {
+        if constexpr (design.mma_b.scales_of_row > 0) {
             const float* first = c.shared.mma_b_scales[c.ring.stage] + subtile % design.wgmmas_along_n * columns();
             read_columns_from(first + c.lane % 4 * 2);
         }
@@ -113,7 +111,7 @@ struct PromotionScales {
 
     /// Removes from column scales the power of two that they leave to the epilogue (multiply/deferred.h).
     TILEWRIGHT_DEVICE void defer_columns(const Consumer<design>& c, int subtile) {
-        if constexpr (design.scales_mma_columns) {
+        if constexpr (design.mma_b.scales_of_row > 0) {
             const float* const first = &c.shared.column_scales[c.epilogue_scales.stage][first_column(c, subtile)];
 #pragma unroll
             for (int j = 0; j < columns() / 8; ++j) {
@@ -125,7 +123,7 @@ struct PromotionScales {
     }
     /// The same for the rows of one half of the warpgroup.
     TILEWRIGHT_DEVICE void defer_rows(const Consumer<design>& c, int half) {
-        if constexpr (design.scales_mma_rows) {
+        if constexpr (design.mma_a.scales_of_row > 0) {
             const float* const first = &c.shared.row_scales[c.epilogue_scales.stage][c.row_in_tile + half * wgmma_m];
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
@@ -157,14 +155,14 @@ struct PromotionScales {
     TILEWRIGHT_DEVICE void read_step(const Consumer<design>& c, int stage, int step, int subtile) {
         static_assert(design.loop == Loop::steps);
         const int half = subtile / design.wgmmas_along_n, part = subtile % design.wgmmas_along_n;
-        if (design.scales_mma_rows && part == 0) {
+        if (design.mma_a.scales_of_row > 0 && part == 0) {
             const float* const of_rows =
                 c.shared.mma_a_scales[stage] + step * design.shape.m + c.row_in_tile + half * wgmma_m;
             load(row[2 * half], of_rows);
             load(row[2 * half + 1], of_rows + fragment_row_step(design));
             if constexpr (deferring) defer_rows(c, half);
         }
-        if (design.scales_mma_columns && half == 0) {
+        if (design.mma_b.scales_of_row > 0 && half == 0) {
             const float* first = c.shared.mma_b_scales[stage] + step * round_up(design.shape.n, 32) + part * columns();
             read_columns_from(first + c.lane % 4 * 2);
             if constexpr (deferring && !design.has_windows()) defer_columns(c, subtile);
@@ -172,7 +170,7 @@ struct PromotionScales {
     }
 
     TILEWRIGHT_DEVICE void multiply(int subtile, int k_block_in_copy) {
-        if constexpr (design.has_block_scales && design.scales_mma_rows) {
+        if constexpr (design.block_scales_per_k_block > 0 && design.mma_a.scales_of_row > 0) {
 #pragma unroll
             for (int i = 0; i < 2 * blocks(); ++i) {
                 product[i % 2][i / 2] =
@@ -193,13 +191,13 @@ struct PromotionScales {
     TILEWRIGHT_DEVICE float for_element(int subtile, int k_block_in_copy, int j, int i) const {
         if constexpr (multiplies_columns()) {
             return column[2 * j + i % 2];
-        } else if constexpr (design.swap_ab && design.has_block_scales) {
+        } else if constexpr (design.swap_ab && design.block_scales_per_k_block > 0) {
             return block[0][k_block_in_copy] * column[2 * j + i % 2];
-        } else if constexpr (design.scales_mma_columns && !design.scales_mma_rows) {
+        } else if constexpr (design.mma_b.scales_of_row > 0 && design.mma_a.scales_of_row == 0) {
             return column[2 * j + i % 2];
-        } else if constexpr (!design.scales_mma_columns && !design.has_block_scales) {
+        } else if constexpr (design.mma_b.scales_of_row == 0 && design.block_scales_per_k_block == 0) {
             return row[subtile / design.wgmmas_along_n * 2 + i / 2][k_block_in_copy];
-        } else if constexpr (design.scales_mma_columns) {
+        } else if constexpr (design.mma_b.scales_of_row > 0) {
             return row[subtile / design.wgmmas_along_n * 2 + i / 2][k_block_in_copy] * column[2 * j + i % 2];
         } else {
             constexpr int width = columns(), block_width = block_columns();

@@ -83,7 +83,7 @@ struct StepFeed<design, FeedKind::shared> {
 
     template <int step>
     TILEWRIGHT_DEVICE void issue(Consumer<design>& c, Partial<design>& partial, int subtile) {
-        constexpr int wgmmas = wgmmas_in_step(design), begin = step * wgmmas;
+        constexpr int wgmmas = design.order.step == StepKind::bf16 ? 2 : 1, begin = step * wgmmas;
         const int rows = subtile / design.wgmmas_along_n * wgmma_m;
         const MatrixDescriptor a =
             c.mma_a_descriptor + (c.ring.stage * design.shape.m + rows) * (row_bytes / descriptor_bytes);
@@ -110,7 +110,7 @@ struct StepFeed<design, FeedKind::decoded_to_bf16> {
 
     template <int step>
     TILEWRIGHT_DEVICE void issue(Consumer<design>& c, Partial<design>& partial, int subtile) {
-        constexpr int box = step / steps, in_box = step % steps, wgmmas = wgmmas_in_step(design);
+        constexpr int box = step / steps, in_box = step % steps, wgmmas = 2;
         if (subtile == 0) decode(c, box, in_box);
         pin(partial);
         wgmma_fence();
@@ -129,7 +129,7 @@ struct StepFeed<design, FeedKind::decoded_to_bf16> {
     }
 
 private:
-    static constexpr int steps = design.steps_per_stage() / design.k_boxes;
+    static constexpr int steps = design.stage_k / step_k / design.k_boxes;
 
     TILEWRIGHT_DEVICE void decode(const Consumer<design>& c, int box, int in_box) {
         using Scales = TileScales<design.b.scale_k>;
@@ -242,7 +242,7 @@ private:
     /// The products of a subtile and step, one commit group each, are numbered in their order in a k-block. The order
     /// is step by step, with all subtiles of a step. The two subtiles of 128 rows that have the same columns follow
     /// each other.
-    static constexpr int last = design.steps_per_stage() * design.subtiles - 1;
+    static constexpr int last = design.stage_k / step_k * design.subtiles - 1;
     static constexpr int step_of(int i) { return i / design.subtiles; }
     static constexpr int subtile_of(int i) {
         constexpr int halves = design.subtiles / design.wgmmas_along_n;

@@ -20,7 +20,7 @@ public:
         : c_(c), accumulators_(accumulators), wide_(wide), feed_(c) {}
 
     TILEWRIGHT_DEVICE void run() {
-        constexpr int blocks = design.steps_per_stage();
+        constexpr int blocks = design.stage_k / step_k;
         int blocks_left = (c_.arguments.k + step_k - 1) / step_k - k_slice_of<design>(c_.arguments).begin * blocks;
         clear<design>(accumulators_);
 #pragma unroll 1

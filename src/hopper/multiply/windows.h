@@ -25,7 +25,7 @@ struct TokenScales {
 #pragma unroll
         for (int j = 0; j < design.wgmma_n / 8; ++j) {
             Pair pair;
-            if constexpr (design.scales_mma_columns) {
+            if constexpr (design.mma_b.scales_of_row > 0) {
                 pair = {scales.column[2 * j], scales.column[2 * j + 1]};
             } else {
                 const float* const from = &c.shared.column_scales[c.epilogue_scales.stage][first + j * 8];
@@ -167,7 +167,7 @@ private:
             for (int row = 0; row < 2; ++row) {
                 if (wide_.in_rows[half][row]) {
                     TokenScales<design> tokens(c, scales, subtile);
-                    if (!design.scales_mma_columns && !wide_.all_rows[half][row])
+                    if (design.mma_b.scales_of_row == 0 && !wide_.all_rows[half][row])
                         tokens.leave_out_unless((wide_.of_lane[half] >> row & 1) != 0);
                     promote_window<design>(sums, partial, exponents_.of_row(row), tokens, row);
                 } else if (is_last) {

@@ -67,7 +67,7 @@ TILEWRIGHT_DEVICE PackedFragment load_fragment(const ExpandArguments& a, const E
     if (k_block >= run.end) return fragment;
     const u8* const tile = a.tiles + packed_tile_index(a.n, a.k, run.group, run.row_tile, k_block) * a.tile_bytes;
     fragment.codes = load_global(reinterpret_cast<const IntQuad*>(tile) + thread_index());
-    constexpr int words = packed_scales(expanded_scale_k(weights)) / 4;  // per row
+    constexpr int words = packed_tile_k / expanded_scale_k(weights) / 4;  // per row
     const int box = words == 1 ? 0 : fragment_step() / 2;
     const u32* const scales =
         reinterpret_cast<const u32*>(tile + packed_order_codes) + row_place(fragment_row()) * words + box;

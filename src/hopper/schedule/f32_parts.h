@@ -10,7 +10,8 @@ namespace tilewright::hopper {
 /// A warpgroup's `index`-th part in a stage.
 template <Design design>
 TILEWRIGHT_DEVICE u8* f32_part_at(Shared<design>& shared, int stage, int warpgroup, int index) {
-    const int place = warpgroup * design.f32_parts_per_stage + index, in_b = place - design.f32_parts_in_mma_a;
+    const int place = warpgroup * design.f32_parts_per_stage + index,
+              in_b = place - design.mma_a.value_bytes / f32_part_bytes;
     return in_b < 0 ? shared.mma_a_values[stage] + place * f32_part_bytes
                     : shared.mma_b_values[stage] + in_b * f32_part_bytes;
 }

@@ -19,7 +19,7 @@ TILEWRIGHT_DEVICE Quad& slice_place(const Consumer<design>& c, int slice, int in
 /// Fragments that this block reduces.
 template <Design design>
 TILEWRIGHT_DEVICE int fragments_of_block() {
-    const int rest = design.fragments_per_warpgroup - block_rank() * design.fragments_per_block;
+    const int rest = design.accumulator_registers / fragment_elements - block_rank() * design.fragments_per_block;
     return rest < 0 ? 0 : min(rest, design.fragments_per_block);
 }
 
@@ -29,13 +29,13 @@ TILEWRIGHT_DEVICE void send_fragments(Consumer<design>& c, const Accumulators<de
     c.peers_ready = true;
     barrier_wait(c.shared.slices_read, c.slices.phase ^ 1, {c.budget, BarrierName::slices_read, 0});
     if (c.warpgroup == 0 && c.warp == 0 && c.lane == 0) {
-        const int bytes = fragments_of_block<design>() * design.k_slices * design.consumer_warps * warp_threads;
+        const int bytes = fragments_of_block<design>() * design.k_slices * design.shape.warpgroups * warpgroup_threads;
         barrier_arrive_expect(c.shared.slices_full, bytes * int(sizeof(Quad)));
     }
     sync_warp();
     const int rank = block_rank();
 #pragma unroll
-    for (int i = 0; i < design.fragments_per_warpgroup; ++i) {
+    for (int i = 0; i < design.accumulator_registers / fragment_elements; ++i) {
         const float* value = fragment<design>(accumulators, i / (design.shape.n / 8), i % (design.shape.n / 8) * 8);
         store_peer(slice_place(c, rank, i % design.fragments_per_block), {value[0], value[1], value[2], value[3]},
                    c.shared.slices_full, i / design.fragments_per_block);

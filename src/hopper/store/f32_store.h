@@ -48,9 +48,10 @@ private:
 
     /// In place of the consumers.
     TILEWRIGHT_DEVICE void release(int stage) {
+        constexpr int consumer_warps = design.shape.warpgroups * warpgroup_warps;
         if (design.debug.every_lane_arrives) {
-            for (int warp = 0; warp < design.consumer_warps; ++warp) barrier_arrive(shared_.empty[stage]);
-        } else if (lane_index() < design.consumer_warps) {
+            for (int warp = 0; warp < consumer_warps; ++warp) barrier_arrive(shared_.empty[stage]);
+        } else if (lane_index() < consumer_warps) {
             barrier_arrive(shared_.empty[stage]);
         }
         sync_warp();

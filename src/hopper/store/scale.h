@@ -30,6 +30,7 @@ template <Design design, bool deferring>
 TILEWRIGHT_DEVICE float scaled(float sum, float row, float column) {
     constexpr bool defers_a = design.order.defers && design.operand_a().scales_of_row > 0;
     constexpr bool defers_b = design.order.defers && design.operand_b().scales_of_row > 0;
+    constexpr bool nvfp4 = design.a.is_nvfp4() || design.b.is_nvfp4();
     float of_a = design.swap_ab ? column : row, of_b = design.swap_ab ? row : column;
     bool wide = false;
     if constexpr (design.order.folded == Folded::b && design.wide_rows) {
@@ -37,7 +38,7 @@ TILEWRIGHT_DEVICE float scaled(float sum, float row, float column) {
         wide = design.has_windows() && bits >> 31 != 0;
         of_b = __builtin_bit_cast(float, bits & 0x7FFF'FFFF);
     }
-    if constexpr (design.ends_with_tensor_scale) sum *= formats::nvfp4_tensor_factor();
+    if constexpr (nvfp4) sum *= formats::nvfp4_tensor_factor();
     if constexpr (design.order.folded == Folded::b && design.order.step != StepKind::bf16) {
         if (!wide) {  // the factor is smaller than the row's scale by this amount
             constexpr float top = formats::power_of_two(6);
@@ -49,7 +50,7 @@ TILEWRIGHT_DEVICE float scaled(float sum, float row, float column) {
     if constexpr (defers_a) of_a = formats::inverse_power(of_a);
     if constexpr (defers_b) of_b = formats::inverse_power(of_b);
     if (wide) of_a = 1;
-    if constexpr (design.order.folded == Folded::b || design.order.defers || design.ends_with_tensor_scale)
+    if constexpr (design.order.folded == Folded::b || design.order.defers || nvfp4)
         return formats::multiply_by_both(sum, of_a, of_b);
     return sum * (of_a * of_b);
 }

@@ -63,12 +63,6 @@ TILEWRIGHT_DEVICE void stage_transposed(const Consumer<design>& c, const Accumul
     }
 }
 
-/// The row of a warp's 16 whose address a lane gives to stmatrix. The rows that are first rows of the lanes precede the
-/// others.
-constexpr int staged_fragment_row(const Design& design, int lane) {
-    return design.mma_a.is_mn_major() ? lane % 8 * 2 + lane / 8 % 2 : lane % 16;
-}
-
 /// Stages a warp's 16 rows of `half`, `count` columns from `begin` on, as bf16 or f16.
 template <Design design>
 TILEWRIGHT_DEVICE void stage_16_bit(const Consumer<design>& c, const Accumulators<design>& accumulators, int half,
@@ -77,7 +71,9 @@ TILEWRIGHT_DEVICE void stage_16_bit(const Consumer<design>& c, const Accumulator
     constexpr StoreBox to_d = store_of(design, 2);
     constexpr int columns = to_d.columns;
     const auto pack = [&](const float* pair) { return pack_16_bit(pair, as_bf16); };
-    const int row = half * wgmma_m + c.warp * warp_rows + staged_fragment_row(design, lane);
+    // A lane gives stmatrix the address of one of the warp's 16 rows. The first rows of all lanes precede the second.
+    const int fragment_row_of_lane = design.mma_a.is_mn_major() ? lane % 8 * 2 + lane / 8 % 2 : lane % 16;
+    const int row = half * wgmma_m + c.warp * warp_rows + fragment_row_of_lane;
     const int swizzle = to_d.swizzled ? row % 8 : 0;
 #pragma unroll
     for (int column = begin; column < begin + count; column += 16) {
