@@ -12,12 +12,11 @@
 #include "plan/call_plan.h"
 #include "plan/candidates.h"
 #include "plan/cost.h"
+#include "plan/explain_words.h"
 #include "plan/hints.h"
-#include "plan/kernel_path.h"
 #include "plan/legality.h"
 #include "plan/shipped_kernels.h"
 #include "plan/shipped_tiles.h"
-#include "plan/workspace_steps.h"
 #include "problem/axes.h"
 
 namespace tilewright::planner {

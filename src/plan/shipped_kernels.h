@@ -33,16 +33,6 @@ inline constexpr std::size_t most_pack_bytes = 30'500'000;
 /// 100 calls.
 inline constexpr double most_mean_loss = 0.03, most_loss = 0.35;
 
-/// A tile and its kernels that ship, as letters. They come from the tables in shipped_kernels.cpp and
-/// shipped_fp4_tiles.cpp.
-/// - f: the kernels for one output: D of bf16, one for each order of 1x128 scales, and D of f32 where there is one;
-/// - p: the kernels for D of bf16 of pairs of blocks;
-/// - g: the general kernel.
-struct ShippedTile {
-    hopper::Kernel tile;
-    std::string_view kernels;
-};
-
 /// All different, e4m3 x e4m3 or x packed weights; the planner's favourites for each mode of scaling.
 std::vector<hopper::Kernel> shipped_kernels();
 

@@ -8,10 +8,9 @@
 #include <stdexcept>
 
 #include "plan/choose.h"
+#include "plan/explain_words.h"
 #include "plan/k_splits.h"
-#include "plan/kernel_path.h"
 #include "plan/problems.h"
-#include "plan/workspace_steps.h"
 #include "problem/packed_problem.h"
 #include "problem/times_made.h"
 
