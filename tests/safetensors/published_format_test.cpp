@@ -23,8 +23,9 @@ ConvertJob published_job(const std::string& in, const std::string& out, Publishe
     return made;
 }
 
-std::string folder_of(const TemporaryFolder& folder, const std::vector<FileTensor>& tensors,
-                      const std::string& config = "{\"quantization_config\": {\"quant_method\": \"modelopt\"}}") {
+std::string folder_to_publish(
+    const TemporaryFolder& folder, const std::vector<FileTensor>& tensors,
+    const std::string& config = "{\"quantization_config\": {\"quant_method\": \"modelopt\"}}") {
     std::string in = folder.file("in");
     std::filesystem::remove_all(in);
     std::filesystem::remove_all(folder.file("out"));
@@ -51,7 +52,7 @@ std::string words_of(const std::string& path) {
 TEST(PublishedFormat, Fp8HasTheNamesAndTheDescriptionOfDeepSeek) {
     const TemporaryFolder folder;
     const std::string out = folder.file("out"), name = "model.layers.0.q_proj.weight";
-    const std::string in = folder_of(
+    const std::string in = folder_to_publish(
         folder, with(modelopt(), {floats("lm_head.weight", {8, 8}, {1.0F}), floats("e.bias", {2, 4}, {1.0F})}));
     EXPECT_EQ(words_of(in),
               "none: " + name +
@@ -105,7 +106,7 @@ TEST(PublishedFormat, RefusesWhatAnEngineWouldReadOtherwise) {
     const TemporaryFolder folder;
     const std::string out = folder.file("out");
     const auto refused = [&](const std::vector<FileTensor>& tensors, PublishedFormat format) {
-        std::string error = refusal(published_job(folder_of(folder, tensors), out, format));
+        std::string error = refusal(published_job(folder_to_publish(folder, tensors), out, format));
         EXPECT_FALSE(std::filesystem::exists(out)) << error;
         return error;
     };
@@ -130,7 +131,7 @@ TEST(PublishedFormat, RefusesWhatAnEngineWouldReadOtherwise) {
 
 TEST(PublishedFormat, IsPartOfTheRecordOfAFile) {
     const TemporaryFolder folder;
-    const std::string in = folder_of(folder, deepseek_v3()), out = folder.file("out");
+    const std::string in = folder_to_publish(folder, deepseek_v3()), out = folder.file("out");
     convert(job(in, out, "128x128"));
     const ConvertResult again = convert(published_job(in, out, PublishedFormat::fp8));
     ASSERT_EQ(again.made_again.size(), 1U);
@@ -139,23 +140,24 @@ TEST(PublishedFormat, IsPartOfTheRecordOfAFile) {
 
 TEST(Engines, ReadOneFormatAsConfigJsonDeclaresIt) {
     const TemporaryFolder folder;
-    EXPECT_EQ(words_of(folder_of(folder, {floats("a.weight", {8, 8}, {1.0F})}, "{}")),
+    EXPECT_EQ(words_of(folder_to_publish(folder, {floats("a.weight", {8, 8}, {1.0F})}, "{}")),
               "transformers, which quantizes the experts; nothing is quantized here");
     EXPECT_EQ(
-        words_of(folder_of(folder, deepseek_v3(), "{}")),
+        words_of(folder_to_publish(folder, deepseek_v3(), "{}")),
         "none: quant_method is '' in config.json, and they expect 'fp8'. `tilewright convert --as fp8` writes one "
         "that they load");
     const std::string fp8 = "{\"quantization_config\": {\"quant_method\": \"fp8\"}}";
-    EXPECT_EQ(words_of(folder_of(folder, deepseek_v3(), fp8)),
+    EXPECT_EQ(words_of(folder_to_publish(folder, deepseek_v3(), fp8)),
               "transformers, vLLM and SGLang, and callers of deep_gemm");
-    EXPECT_EQ(words_of(folder_of(folder, with(deepseek_v3(), modelopt()), fp8)).find("none: model.layers."), 0U);
+    EXPECT_EQ(words_of(folder_to_publish(folder, with(deepseek_v3(), modelopt()), fp8)).find("none: model.layers."),
+              0U);
     const std::string v4 = folder.file("v4");
     write_checkpoint(v4, deepseek_v4());
     test::write_file(v4 + "/config.json", fp8);
     EXPECT_EQ(words_of(v4), "transformers, vLLM and SGLang");
     std::vector<FileTensor> broken = deepseek_v3();
     broken.erase(broken.begin() + 1);
-    EXPECT_EQ(words_of(folder_of(folder, broken, fp8)), "none: 1 matrices cannot be read");
+    EXPECT_EQ(words_of(folder_to_publish(folder, broken, fp8)), "none: 1 matrices cannot be read");
 }
 
 }  // namespace
