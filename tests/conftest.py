@@ -1,5 +1,6 @@
 """Runs before torch or the library is imported: sets variables that OpenMP reads only once, and checks what is installed."""
 
+import gc
 import importlib.util
 import os
 import pathlib
@@ -16,3 +17,8 @@ def pytest_configure():
     for package, stamp in (("torch", ".torch"), ("transformers", ".engines")):
         if importlib.util.find_spec(package) is None and (pathlib.Path(sys.prefix) / stamp).exists():
             raise pytest.UsageError(f"{package} was installed here and is gone: remove build/venv and run tools/setup torch=yes")
+
+
+def pytest_collection_finish():
+    """torch and the other modules are a million objects that never end: no collection looks at them again."""
+    gc.freeze()

@@ -10,6 +10,14 @@ from tilewright.torch import RECIPES, grouped_linear, linear  # noqa: E402
 from torch_layers import kept_of_w, kept_of_x, kept_together, normal, one_thread  # noqa: E402, F401
 
 
+@pytest.fixture(autouse=True, scope="module")
+def only_new_objects_are_collected():
+    """torch and the tests before have a million objects, which take gc.collect() most of a second."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize(("x_wants", "w_wants"), [(True, True), (True, False), (False, True)])
 @pytest.mark.parametrize("keep", ["copy", "weight"])
