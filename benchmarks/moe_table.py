@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import textwrap
 
 from markdown_table import Row, table
 
@@ -23,8 +24,9 @@ def speed(row: Row, peer: str) -> str:
 
 
 def left_out(rows: list[Row]) -> list[str]:
-    """The peers that could not run, or were wrong, and why: a line per reason."""
-    return list(dict.fromkeys(f"{PEERS[peer]} not measured: {why}." for row in rows for peer, why in row.get("missing", {}).items()))
+    """The peers that could not run, or were wrong, and why: a paragraph per reason."""
+    words = (f"{PEERS[peer]} not measured: {why}." for row in rows for peer, why in row.get("missing", {}).items())
+    return [textwrap.fill(each, 100, break_on_hyphens=False) for each in dict.fromkeys(words)]
 
 
 def layers(rows: list[Row]) -> str:
