@@ -1,4 +1,4 @@
-// What `explain` says of a call's kernel, and of what is written into its workspace first, in words.
+// The words of `explain`: a kernel, and what a call writes into its workspace first.
 #pragma once
 
 #include <tilewright/plan.h>

@@ -218,9 +218,9 @@ struct PackedBf16Line {
     Groups groups;
 };
 
-// For bf16 only MXFP4's kernels for any output ship, because others would have the same mainloop. The same tiles serve
-// NVFP4, compiled on first use. They were compared with the best of 10 to 12 tiles each, for products of 1, 16 and 32
-// rows and 128 groups of 4. They are within 1.2 % (one H200, 2026-11-24).
+// For bf16 only MXFP4's kernels for any output ship, because others would have the same mainloop. These tiles also
+// serve NVFP4, compiled on first use. They were compared with the best of 10 to 12 tiles each, for products of 1, 16
+// and 32 rows and 128 groups of 4. They are within 1.2 % (one H200, 2026-11-24).
 constexpr PackedBf16Line bf16_lines[] = {
     {"64x16x128 stages=10 warpgroups=1 swap split=4", Groups::none},
     {"256x16x128 stages=9 warpgroups=4 swap split=4", Groups::none},

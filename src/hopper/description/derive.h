@@ -228,7 +228,7 @@ constexpr void derive_subtiles(Design& d) {
 ///   longer.
 /// - The fragments of the next 64 rows are made in other registers while these rows are multiplied, if there are
 ///   registers for both (multiply/fill_next.h). Kernels that scale MN-major operands in their loop differ, as NVRTC
-///   13.0 compiles them. Those for bf16 of 256x128 do not spill with 8 more registers; others must leave 8 free.
+///   13.0 compiles them. Kernels for bf16 of 256x128 do not spill with 8 more registers; others must leave 8 free.
 /// - In fours without an exit (multiply/mainloop.h), except three kinds of tiles. With K-major scales the compiler
 ///   would read the scales of all four k-blocks ahead, for which there are not enough registers. Without scales it
 ///   moves partial sums. With swap-AB a k-block's 128x128 scale is needed until its promotion, but the loop reads the
