@@ -170,7 +170,8 @@ Unit unit_of(const CostInputs& inputs) {
     const auto& [tile, work, device, model, over] = inputs;
     const Filling filled = filling(inputs);
     const Loop per_block = loop(tile, filled.warpgroups, model);
-    const double epilogue = model.epilogue_clocks + store_clocks(inputs) * filled.busiest;
+    const double epilogue =
+        model.epilogue_clocks + switch_clocks(tile, over.k_blocks) + store_clocks(inputs) * filled.busiest;
     Unit unit;
     // Clocks of a loop are the H200's. Its SMs multiply 4096 pairs of fp8 per clock, as all other Hopper chips do
     // except the H20.

@@ -21,4 +21,7 @@ inline Loop loop(const hopper::Design& tile, const Model& model = fitted_model) 
     return loop(tile, tile.shape.warpgroups, model);
 }
 
+/// Clocks between two tiles in addition to `Model::epilogue_clocks`: what kernels that decode weights do not overlap.
+double switch_clocks(const hopper::Design& tile, double k_blocks);
+
 }  // namespace tilewright::planner
