@@ -154,8 +154,8 @@ double stall_clocks(const hopper::Design& tile, double tensor) {
 
 /// One H200, 2026-11-29 (docs/experiments/036-short-packed-tiles.md): tiles of groups whose weights are decoded to e4m3
 /// took 2,500 to 5,000 clocks in addition to 6 to 16 k-blocks. In tiles of 28 and more the earlier fit of
-/// `decode_stall` leaves no such time, so that what follows the 16th k-block is assumed to hide it. Not measured with
-/// one product and for bf16.
+/// `decode_stall` leaves no such time. It is assumed to be hidden after the 16th k-block. Not measured with one product
+/// and for bf16.
 double switch_clocks(const hopper::Design& tile, double k_blocks) {
     constexpr double per_64_rows = 1000, exposing = 16;
     const bool decodes = tile.b.is_packed() && tile.order.step == StepKind::fp8;

@@ -74,8 +74,8 @@ TILEWRIGHT_DEVICE void load_epilogue_scales(Shared<design>& shared, const Argume
         const LoadedScales<design.d_rows> a(has_a ? arguments.scales_a : ScaleView{},
                                             design.a.is_nvfp4() && !defers_a ? group : work.batch, work.row,
                                             defers_a ? first_k_block : 0);
-        // Both sides are loaded first where their latencies would add up to a delay: where slices of k that begin later
-        // wait for scales that defer, and where groups have many short tiles. Other kernels may spill.
+        // Both sides are loaded first where a tile may wait for the sum of their latencies. Slices of k that begin
+        // later wait for scales that defer, and groups may have many short tiles. Other kernels may spill.
         constexpr bool many_tiles = design.k_slices > 1 || design.groups == Groups::rows;
         constexpr bool both_first = design.order.defers && many_tiles;
         if constexpr (!both_first) a.store(of_a, defers_a);
