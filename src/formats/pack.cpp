@@ -26,7 +26,7 @@ public:
           group_(index / plan.sections.row_tiles()),
           row_tile_(index % plan.sections.row_tiles()),
           first_row_(row_tile_ * packed_rows),
-          rows_(std::min(packed_rows, plan.sections.n - first_row_)) {}
+          rows_(std::min<std::int64_t>(packed_rows, plan.sections.n - first_row_)) {}
 
     void write() {
         write_rows();

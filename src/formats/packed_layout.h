@@ -29,6 +29,7 @@
 #pragma once
 
 #include "base/math.h"
+#include "formats/packed_tile.h"
 #include "formats/row_exponents.h"
 
 #include <tilewright/packed.h>
@@ -42,12 +43,9 @@ namespace tilewright::formats {
 static_assert(std::endian::native == std::endian::little, "the layout is copied from memory as it is");
 
 inline constexpr std::int64_t packed_alignment = 128;
-inline constexpr std::int64_t packed_rows = 64;  // of a tile
-inline constexpr std::int64_t packed_k = 128;
-inline constexpr std::int64_t packed_code_bytes = packed_rows * packed_k / 2;
 
 /// Raw codes: where the scales of 64 rows fit into a GPU's shared memory together (hopper/pack/pack_scales.h).
-inline constexpr std::int64_t raw_k_limit = 896 * packed_k;
+inline constexpr std::int64_t raw_k_limit = std::int64_t{896} * packed_k;
 
 struct PackedHeader {
     std::array<char, 8> magic{};
@@ -87,11 +85,10 @@ struct PackedWindows {
     std::uint32_t zero = 0;
     std::array<std::uint32_t, 2> wide{};  // bit 8 w + g: the row 16 w + g is wide; the same of row + 8
 };
-static_assert(sizeof(PackedWindows) == 16);
-inline constexpr std::int8_t no_window = -128;                    // The exponent of a row without this window.
-inline constexpr std::int8_t unit_window = fp8_top_exponent;      // The exponent of a factor of 1.
-inline constexpr int packed_window_shift = 4;                     // Place of a block's window in the byte of its scale.
-inline constexpr std::int64_t packed_window_bytes = packed_rows;  // Bytes of the exponents of one window.
+static_assert(sizeof(PackedWindows) == packed_windows_bytes);
+inline constexpr std::int8_t no_window = -128;                // The exponent of a row without this window.
+inline constexpr std::int8_t unit_window = fp8_top_exponent;  // The exponent of a factor of 1.
+inline constexpr int packed_window_shift = 4;                 // Place of a block's window in the byte of its scale.
 
 /// Where the sections are.
 struct PackedSections {
@@ -104,17 +101,15 @@ struct PackedSections {
     std::int64_t wide_row = -1;  // no size follows from it
     bool has_codes = true;       // false: the codes stay in place, and tiles have only the parts that follow them
 
-    constexpr std::int64_t row_tiles() const { return ceil_div(n, packed_rows); }
-    constexpr std::int64_t k_blocks() const { return ceil_div(k, packed_k); }
+    constexpr std::int64_t row_tiles() const { return ceil_div<std::int64_t>(n, packed_rows); }
+    constexpr std::int64_t k_blocks() const { return ceil_div<std::int64_t>(k, packed_k); }
     constexpr std::int64_t scale_columns() const { return ceil_div<std::int64_t>(k, scale_block); }
     constexpr std::int64_t scales_of_row() const { return packed_k / scale_block; }  // in a tile
     /// Where a tile's scales and its PackedWindows are in it.
     constexpr std::int64_t scales_in_tile() const { return has_codes ? packed_code_bytes : 0; }
     constexpr std::int64_t windows_in_tile() const { return scales_in_tile() + packed_rows * scales_of_row(); }
     constexpr std::int64_t tile_bytes() const {
-        const std::int64_t of_windows =
-            windows == 0 ? 0 : static_cast<std::int64_t>(sizeof(PackedWindows)) + windows * packed_window_bytes;
-        return windows_in_tile() + of_windows;
+        return packed_tile_bytes(scale_block, static_cast<int>(windows)) - (has_codes ? 0 : packed_code_bytes);
     }
 
     static constexpr std::int64_t aligned(std::int64_t bytes) { return round_up(bytes, packed_alignment); }

@@ -70,7 +70,7 @@ private:
 
     void unpack_tiles(std::int64_t group, std::int64_t row_tile) const {
         const std::int64_t first = row_tile * packed_rows;
-        const std::int64_t rows = std::min(packed_rows, sections_.n - first);
+        const std::int64_t rows = std::min<std::int64_t>(packed_rows, sections_.n - first);
         for (std::int64_t k_block = 0; k_block < sections_.k_blocks(); ++k_block) {
             const std::byte* const tile = data_ + sections_.tile_at(group, row_tile, k_block);
             for (std::int64_t row = 0; row < rows; ++row)
@@ -81,7 +81,7 @@ private:
 
     void unpack_codes(const std::byte* tile, std::int64_t row, std::int64_t k_block, std::uint8_t* values) const {
         const std::int64_t begin = k_block * packed_k;
-        const std::int64_t count = std::min(packed_k, sections_.k - begin);
+        const std::int64_t count = std::min<std::int64_t>(packed_k, sections_.k - begin);
         for (std::int64_t k = 0; k < count; k += 2) {
             const int pair = code_at(tile, table_, row, k) | code_at(tile, table_, row, k + 1) << 4;
             values[(begin + k) / 2] = static_cast<std::uint8_t>(pair);

@@ -39,12 +39,6 @@ hopper::ScaleView scale_view(const OperandGeometry& operand, std::int64_t rows, 
 /// The factors of packed rows, which are the first words of pairs.
 hopper::ScaleView packed_row_factors(const Geometry& g) {
     static_assert(offsetof(formats::PackedRow, end_factor) == 0);
-    static_assert(formats::packed_code_bytes == hopper::packed_code_bytes);
-    static_assert(formats::PackedSections{.windows = 3}.tile_bytes() == hopper::windowed_tile_bytes(3));
-    static_assert(formats::PackedSections{.windows = hopper::most_windows, .has_codes = false}.tile_bytes() ==
-                  hopper::raw_tile_bytes);
-    static_assert(formats::PackedSections{}.tile_bytes() == hopper::packed_tile_bytes(32));
-    static_assert(formats::PackedSections{.scale_block = 16}.tile_bytes() == hopper::packed_tile_bytes(16));
     constexpr int words = sizeof(formats::PackedRow) / sizeof(float);
     return {.data = g.k == 0 ? nullptr : g.b.packed.rows,
             .batch_stride = g.b.packed.row_tiles * formats::packed_rows * words,

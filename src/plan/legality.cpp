@@ -60,7 +60,7 @@ Reason packed_weights(const hopper::Design& tile, const Workload&, const DeviceD
         return fmt::format("{}: blocks share operands in shared memory, and packed weights are taken from registers",
                            block(tile));
     }
-    if (tile.shape.m == hopper::packed_tile_rows || tile.shape.m % (2 * hopper::packed_tile_rows) == 0) {
+    if (tile.shape.m == hopper::packed_rows || tile.shape.m % (2 * hopper::packed_rows) == 0) {
         return std::nullopt;
     }
     return fmt::format("{}: packed weights are loaded in 64 rows or multiples of 128", block(tile));

@@ -94,7 +94,7 @@ TEST(PreparedCalls, WeightsAreJudgedPackedAndMultiplied) {
     EXPECT_EQ(machine.fake().before_last.config.grid[0], 4U) << "64 rows, 8 k-blocks a block";
     EXPECT_EQ(machine.fake().before_last.config.attribute_count, 0U);
     const hopper::PackedTiles& packed = machine.fake().last.arguments.packed;
-    EXPECT_EQ(packed.tile_bytes, hopper::windowed_tile_bytes(4));
+    EXPECT_EQ(packed.tile_bytes, hopper::packed_tile_bytes(32, 4));
     EXPECT_EQ(packed.first, reinterpret_cast<const hopper::u8*>(0x90000000 + 128 + 256 * 8));
     EXPECT_TRUE(machine.runtime().repeat(p, nullptr, workspace(0x90000000, 1 << 24)));
     EXPECT_EQ(machine.fake().launches, 6);

@@ -92,7 +92,7 @@ def test_a_room_of_device_code_includes_only_rooms_below_it(path):
         assert allowed, f"{path.relative_to(ROOT)} includes {name}: {room} may know only {MAY_INCLUDE_IN_HOPPER[room]}"
 
 
-@pytest.mark.parametrize("path", tracked("src/hopper/*.h", "src/base/math.h", "src/formats/codec.h", "src/formats/gated_unit.h", "src/formats/swiglu.h"), ids=lambda p: p.name)
+@pytest.mark.parametrize("path", tracked("src/hopper/*.h", "src/base/math.h", "src/formats/codec.h", "src/formats/gated_unit.h", "src/formats/order.h", "src/formats/packed_tile.h", "src/formats/swiglu.h"), ids=lambda p: p.name)
 def test_device_code_needs_no_standard_library(path):
     for quote, name in includes(path):
         assert quote == '"', f"{path.name} includes <{name}>; NVRTC compiles it without any standard header"

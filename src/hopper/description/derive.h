@@ -10,7 +10,7 @@ namespace tilewright::hopper {
 
 constexpr void derive_tile(Design& d) {
     const bool doubled = d.order.step == StepKind::bf16;
-    d.stage_k = doubled && !d.b.is_packed() ? 64 : packed_tile_k;
+    d.stage_k = doubled && !d.b.is_packed() ? 64 : packed_k;
     d.k_boxes = d.stage_k * (doubled ? 2 : 1) / row_bytes;
     d.d_rows = d.swap_ab ? d.shape.n : d.shape.m;
     d.d_columns = d.swap_ab ? d.shape.m : d.shape.n;
@@ -34,14 +34,13 @@ constexpr OperandTile operand_of(const Design& d, const Side& side, ScaleUse use
     const int limit = of_a && d.skips_boxes ? grouped_box : box_rows_limit;
     const int in_boxes = operand.loaded_rows % limit == 0 ? limit : operand.loaded_rows;
     operand.box_rows = side.form == Form::columns ? mn_major_box : in_boxes;
-    const int packed_tiles = operand.rows / packed_tile_rows;
+    const int packed_tiles = operand.rows / packed_rows;
     if (side.form == Form::rows_and_tiles) {
         operand.loaded_bytes = operand.rows * raw_row_bytes + packed_tiles * raw_tile_bytes;
         operand.value_bytes = round_up(operand.loaded_bytes, raw_alignment);
     } else if (side.form == Form::tiles) {
-        operand.value_bytes =
-            packed_tiles * (d.has_windows() ? windowed_tile_bytes(most_windows) : packed_tile_bytes(side.scale_k));
-        operand.loaded_bytes = operand.value_bytes;
+        operand.loaded_bytes = packed_tiles * packed_tile_bytes(side.scale_k, d.has_windows() ? most_windows : 0);
+        operand.value_bytes = operand.loaded_bytes;
     } else {
         operand.loaded_bytes = operand.rows * d.k_boxes * row_bytes;
         operand.value_bytes = round_up(operand.loaded_bytes, tile_alignment);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/math.h"
+#include "formats/packed_tile.h"
 #include "hopper/description/kernel.h"
 
 namespace tilewright::hopper {
@@ -29,26 +30,16 @@ inline constexpr int box_rows_limit = 256;  // Rows of one TMA box.
 inline constexpr int mn_major_box = 128;    // Rows of an MN-major operand in one TMA box: the width of the swizzle.
 inline constexpr int token_box_rows = 32;   // Rows of a TMA box of tokens, if groups end anywhere.
 
-inline constexpr int packed_tile_rows = 64;  // rows of B per packed tile
-inline constexpr int packed_tile_k = 128;    // k-elements per packed tile
-inline constexpr int packed_code_bytes = packed_tile_rows * packed_tile_k / 2;
-inline constexpr int most_windows = 4;          // per row and 128 k-elements: one window per scale
-inline constexpr int packed_window_bytes = 64;  // exponents of a window, after 16 bytes about all windows
-inline constexpr int raw_row_bytes =
-    packed_tile_k / 2;  // Values read in place, in a stage: the width of their swizzle.
+using formats::most_windows, formats::packed_code_bytes, formats::packed_k, formats::packed_rows;
+using formats::packed_tile_bytes, formats::packed_window_bytes;
+inline constexpr int raw_row_bytes = packed_k / 2;  // Values read in place, in a stage: the width of their swizzle.
+inline constexpr int raw_tile_bytes = packed_tile_bytes(step_k, most_windows) - packed_code_bytes;
 
 inline constexpr int epilogue_scale_slots = 2;   // Tiles whose epilogue scales are loaded ahead.
 inline constexpr int scale_chunk_slots = 4;      // Chunks of 128x128 scales that are loaded ahead.
 inline constexpr int scale_chunk_k_blocks = 32;  // K-blocks in a chunk: one per lane.
 inline constexpr int work_tile_slots = 4;        // Work tiles that the scheduler produces ahead.
 inline constexpr int work_tile_words = 8;        // Words per work tile.
-
-/// Bytes of a packed tile, by the k-elements per scale. Each scale is a byte.
-constexpr int packed_tile_bytes(int scale_k) {
-    return packed_code_bytes + packed_tile_rows * (packed_tile_k / scale_k);
-}
-constexpr int windowed_tile_bytes(int windows) { return packed_tile_bytes(32) + 16 + windows * packed_window_bytes; }
-inline constexpr int raw_tile_bytes = windowed_tile_bytes(most_windows) - packed_code_bytes;
 
 // ---- What is computed
 

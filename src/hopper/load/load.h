@@ -158,8 +158,8 @@ private:
 
     /// The number of a D tile's packed tiles that are ahead of the end of B.
     TILEWRIGHT_DEVICE int packed_tiles(const WorkTileOf<design>& work) {
-        const int left = arguments_.packed.row_tiles - work.column / packed_tile_rows;
-        return min(left, design.d_columns / packed_tile_rows);
+        const int left = arguments_.packed.row_tiles - work.column / packed_rows;
+        return min(left, design.d_columns / packed_rows);
     }
 
     /// The bytes that `value_bytes` counts although they do not exist.
@@ -167,7 +167,7 @@ private:
         if constexpr (design.has_windows() && design.b.form == Form::tiles) {
             return design.operand_b().loaded_bytes - packed_tiles(work) * loaded_tile_bytes<design>(arguments_);
         } else {
-            return (design.d_columns / packed_tile_rows - packed_tiles(work)) * loaded_tile_bytes<design>(arguments_);
+            return (design.d_columns / packed_rows - packed_tiles(work)) * loaded_tile_bytes<design>(arguments_);
         }
     }
 
@@ -176,14 +176,14 @@ private:
     TILEWRIGHT_DEVICE void load_packed(Barrier& full, const WorkTileOf<design>& work, int k_block) {
         const PackedTiles packed = arguments_.packed;
         const int bytes = loaded_tile_bytes<design>(arguments_);
-        const int first = work.column / packed_tile_rows, count = packed_tiles(work);
+        const int first = work.column / packed_rows, count = packed_tiles(work);
         u8* to = shared_.values_of_b(ring_.stage);
         if constexpr (design.b.form == Form::rows_and_tiles) {
             tma_load(to, arguments_.b, full, k_block * raw_row_bytes, work.column, work.matrix_of_b());
             to += design.d_columns * raw_row_bytes;
         }
 #pragma unroll
-        for (int i = 0; i < design.d_columns / packed_tile_rows; i += 2) {
+        for (int i = 0; i < design.d_columns / packed_rows; i += 2) {
             if (i >= count) break;
             bulk_load(to + i * bytes, packed.at(work.matrix_of_b(), first + i, k_block, bytes),
                       min(count - i, 2) * bytes, full);

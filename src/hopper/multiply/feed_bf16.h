@@ -14,7 +14,7 @@ struct TileScales : Bf16Scales<scale_k> {
         : Bf16Scales<scale_k>(words(from, pair, box), box) {}
 
     TILEWRIGHT_DEVICE static ScaleWords words(const u8* from, int pair, int box) {
-        if constexpr (packed_tile_k / scale_k == 8) {
+        if constexpr (packed_k / scale_k == 8) {
             const WordQuad rows = load_shared(reinterpret_cast<const WordQuad*>(from)[pair]);
             return {{rows.values[box], rows.values[2 + box]}};
         } else {
@@ -38,7 +38,7 @@ struct NoBf16Scales {
 template <Design design>
 TILEWRIGHT_DEVICE const u8* staged_bf16_tile(const Consumer<design>& c, int subtile) {
     const int row = c.first_row() + subtile / design.wgmmas_along_n * wgmma_m;
-    return c.shared.mma_a_values[c.ring.stage] + row / packed_tile_rows * packed_tile_bytes(design.b.scale_k);
+    return c.shared.mma_a_values[c.ring.stage] + row / packed_rows * packed_tile_bytes(design.b.scale_k);
 }
 
 /// A lane's FP4 values of a box of k of such a tile.

@@ -23,9 +23,9 @@ TILEWRIGHT_DEVICE StagedWeights staged_weights(const Consumer<design>& c, int ha
     const u8* const stage = c.shared.mma_a_values[c.ring.stage];
     if constexpr (design.b.form == Form::rows_and_tiles) {
         const u8* const behind = stage + design.shape.m * raw_row_bytes;
-        return {stage + row * raw_row_bytes, behind + row / packed_tile_rows * raw_tile_bytes};
+        return {stage + row * raw_row_bytes, behind + row / packed_rows * raw_tile_bytes};
     }
-    const u8* const from = stage + row / packed_tile_rows * loaded_tile_bytes<design>(c.arguments);
+    const u8* const from = stage + row / packed_rows * loaded_tile_bytes<design>(c.arguments);
     return {from, from + packed_code_bytes};
 }
 

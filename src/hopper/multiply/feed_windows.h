@@ -36,7 +36,7 @@ struct WindowExponents {
 template <Design design>
 struct WindowsOfRows {
     TILEWRIGHT_DEVICE static const u8* begin(const StagedWeights& rows) {
-        return rows.scales + packed_tile_rows * (packed_tile_k / design.b.scale_k);
+        return rows.scales + packed_rows * (packed_k / design.b.scale_k);
     }
 
     /// The number of windows as stored, the same in all warps of a warpgroup.

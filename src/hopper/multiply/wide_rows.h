@@ -102,7 +102,7 @@ private:
     TILEWRIGHT_DEVICE Pair scales_of(int half, int block) const {
         const int row = c_.first_row() + half * wgmma_m;
         const u8* const from = c_.shared.mma_a_values[c_.ring.stage] +
-                               row / packed_tile_rows * packed_tile_bytes(design.b.scale_k) + packed_code_bytes;
+                               row / packed_rows * packed_tile_bytes(design.b.scale_k) + packed_code_bytes;
         const WordPair codes =
             load_shared(reinterpret_cast<const WordPair*>(from)[c_.warp * (warp_rows / 2) + c_.lane / 4]);
         return {formats::decode_ue8m0(codes.values[0] >> 8 * block & 0xFF),

@@ -20,7 +20,7 @@ TILEWRIGHT_DEVICE int most_windows_of(const PackArguments& a, const u8* exponent
     for (u32 left = wide; left != 0; left &= left - 1) {
         const u8* const row = exponents + 2 * lowest_bit(left) + below;
         int windows = 0;
-        for (int i = 0; i < a.windows; ++i) windows += load_global(row + i * pack_rows) == u8(pack_no_window) ? 0 : 1;
+        for (int i = 0; i < a.windows; ++i) windows += load_global(row + i * packed_rows) == u8(pack_no_window) ? 0 : 1;
         most = max(most, windows);
     }
     return most;
@@ -29,14 +29,14 @@ TILEWRIGHT_DEVICE int most_windows_of(const PackArguments& a, const u8* exponent
 /// One block handles the row of tiles of 64 rows. The windows' data of its tiles are already written.
 template <PackSpec spec>
 __global__ void __launch_bounds__(quantize_threads, 2) pack_heads(const __grid_constant__ PackArguments a) {
-    const int row_tiles = ceil_div(a.n, pack_rows), group = block_index() / row_tiles;
+    const int row_tiles = ceil_div(a.n, packed_rows), group = block_index() / row_tiles;
     const int row_tile = block_index() % row_tiles;
-    const u32 upper = wide_rows(a, i64(block_index()) * pack_rows, 0);
-    const u32 lower = wide_rows(a, i64(block_index()) * pack_rows, 8);
-    for (int k_block = thread_index(); k_block < ceil_div(a.k, pack_k); k_block += quantize_threads) {
+    const u32 upper = wide_rows(a, i64(block_index()) * packed_rows, 0);
+    const u32 lower = wide_rows(a, i64(block_index()) * packed_rows, 8);
+    for (int k_block = thread_index(); k_block < ceil_div(a.k, packed_k); k_block += quantize_threads) {
         const i64 tile = packed_tile_index(a.n, a.k, group, row_tile, k_block);
-        u8* const head = a.out + a.tiles_at + tile * a.tile_bytes + packed_order_codes + pack_rows * pack_blocks;
-        const u8* const exponents = head + pack_window_head;
+        u8* const head = a.out + a.tiles_at + tile * a.tile_bytes + packed_code_bytes + packed_rows * pack_blocks;
+        const u8* const exponents = head + formats::packed_windows_bytes;
         const int most = max(most_windows_of(a, exponents, upper, 0), most_windows_of(a, exponents, lower, 1));
         store_global(reinterpret_cast<IntQuad*>(head), IntQuad{{most, 0, int(upper), int(lower)}});
     }
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(quantize_threads, 2) pack_rest(const __grid_co
         store_global(scales + i, load_global(a.tensor_scales + i * a.tensor_scale_stride));
     }
     clear(a.out, 128 + i64(a.tensor_scale_count) * 4, a.rows_at);
-    const i64 tiles = i64(a.groups) * ceil_div(a.n, pack_rows) * ceil_div(a.k, pack_k);
+    const i64 tiles = i64(a.groups) * ceil_div(a.n, packed_rows) * ceil_div(a.k, packed_k);
     clear(a.out, a.tiles_at + tiles * a.tile_bytes, a.kept_at);
     if (!spec.mxfp4 && a.bytes == a.kept_at) return;
     clear(a.out, a.kept_at + 4, a.kept_at + 8);

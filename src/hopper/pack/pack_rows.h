@@ -12,16 +12,13 @@
 namespace tilewright::hopper {
 
 // As in src/formats/row_exponents.h and packed_layout.h; tests/emulator/pack_weights_test.cpp compares.
-inline constexpr int pack_rows = packed_order_rows;
-inline constexpr int pack_k = packed_order_k;
 inline constexpr int pack_block = 32;  // values that a lane reads at a time
-inline constexpr int pack_blocks = pack_k / pack_block;
+inline constexpr int pack_blocks = packed_k / pack_block;
 inline constexpr int pack_range_fp8 = 11;
 inline constexpr int pack_range_bf16 = 120;
 inline constexpr int pack_top_exponent = 6;
 inline constexpr int pack_no_exponent = -1000;
 inline constexpr int pack_no_window = -128;
-inline constexpr int pack_window_head = 16;  // bytes of PackedWindows
 inline constexpr u32 pack_wide = 1;
 inline constexpr u32 pack_kept = 2;
 // A flag in a judgement's byte. The other bits are the number of windows of a wide row; for bf16 it is 1.
@@ -46,7 +43,7 @@ template <PackSpec spec>
 inline constexpr int pack_scale_bytes = spec.mxfp4 ? pack_blocks : 2 * pack_blocks;
 
 /// The place of a row's scales in shared memory, after the values. MXFP4 scales of blocks that do not count are NaN.
-TILEWRIGHT_DEVICE u8* staged_scales(u8* row, PackPart part) { return row + part.k_blocks * (pack_k / 2); }
+TILEWRIGHT_DEVICE u8* staged_scales(u8* row, PackPart part) { return row + part.k_blocks * (packed_k / 2); }
 
 TILEWRIGHT_DEVICE u32 load_staged(const u8* from) { return u32(load_shared(reinterpret_cast<const int&>(*from))); }
 
@@ -233,7 +230,7 @@ TILEWRIGHT_DEVICE int windows_of_row(u8* row, PackPart part) {
 template <PackSpec spec>
 TILEWRIGHT_DEVICE JudgedRow judge_row(const PackArguments& a, const PackRow& row) {
     JudgedRow judged;
-    const int k_blocks = ceil_div(a.k, pack_k);
+    const int k_blocks = ceil_div(a.k, packed_k);
     for (int begin = 0; begin < k_blocks; begin += a.part) {
         const PackPart part{.begin = begin, .k_blocks = min(a.part, k_blocks - begin)};
         stage_row<spec>(a, row, part, judged);

@@ -14,11 +14,11 @@ namespace tilewright::hopper {
 // Lanes per row. Each lane has every fourth word of the row's scales.
 inline constexpr int scale_lanes = 4;
 inline constexpr int rows_of_warp = warp_threads / scale_lanes;
-static_assert(quantize_warps * rows_of_warp == pack_rows);
+static_assert(quantize_warps * rows_of_warp == packed_rows);
 inline constexpr u32 uncounted_scales = 0xFFFF'FFFFU;
 
 struct ScalesShared {
-    int tops[pack_rows];  // as in PackShared
+    int tops[packed_rows];  // as in PackShared
 };
 static_assert(sizeof(ScalesShared) == scales_shared_head);
 
@@ -31,7 +31,7 @@ struct ScaleRows {
 
     TILEWRIGHT_DEVICE u32* words(int row) const { return staged + row * pitch; }
     TILEWRIGHT_DEVICE PackRow at(const PackArguments& a, int row) const {
-        const int in_group = row_tile * pack_rows + row;
+        const int in_group = row_tile * packed_rows + row;
         return {.codes = a.codes + group * a.code_group_stride + in_group * a.code_row_stride,
                 .scales = a.scales + group * a.scale_group_stride + in_group * a.scale_row_stride,
                 .exists = in_group < a.n,
@@ -58,8 +58,8 @@ TILEWRIGHT_DEVICE u32 load_four_scales(const PackArguments& a, const u8* from, i
 template <PackSpec spec>
 TILEWRIGHT_DEVICE void stage_scales(const PackArguments& a, const ScaleRows& rows, int first_row) {
     const PackRow first = rows.at(a, first_row);
-    const int existing = a.n - (rows.row_tile * pack_rows + first_row), columns = ceil_div(a.k, pack_block);
-    for (int k_block = lane_index(); k_block < ceil_div(a.k, pack_k); k_block += warp_threads) {
+    const int existing = a.n - (rows.row_tile * packed_rows + first_row), columns = ceil_div(a.k, pack_block);
+    for (int k_block = lane_index(); k_block < ceil_div(a.k, packed_k); k_block += warp_threads) {
         const u8* const from = scales_at<spec>(a, first, k_block * pack_blocks);
         u32 words[rows_of_warp];
 #pragma unroll
@@ -133,7 +133,7 @@ TILEWRIGHT_DEVICE PackBlock load_codes(const PackRow& row, int column) {
 /// Sets the scales of blocks that are zeros, or after the last block, to a value that does not count.
 TILEWRIGHT_DEVICE void discount_zeros(const PackArguments& a, const PackRow& row, u32* words) {
     const int columns = ceil_div(a.k, pack_block);
-    for (int i = lane_index() % scale_lanes; i < ceil_div(a.k, pack_k); i += scale_lanes) {
+    for (int i = lane_index() % scale_lanes; i < ceil_div(a.k, packed_k); i += scale_lanes) {
         PackBlock codes[pack_blocks];
 #pragma unroll
         for (int block = 0; block < pack_blocks; ++block) {
@@ -151,7 +151,7 @@ TILEWRIGHT_DEVICE void discount_zeros(const PackArguments& a, const PackRow& row
 
 /// Judges a row, by four lanes; the other lanes of the warp judge other rows.
 TILEWRIGHT_DEVICE JudgedRow judge_scales(const PackArguments& a, const PackRow& row, u32* words) {
-    const int k_blocks = ceil_div(a.k, pack_k);
+    const int k_blocks = ceil_div(a.k, packed_k);
     const JudgedRow judged = judge_staged(words, k_blocks);
     const int column = column_of_largest(words, k_blocks, judged);
     const bool settled =
@@ -170,8 +170,8 @@ TILEWRIGHT_DEVICE void store_judged(const PackArguments& a, const ScaleRows& row
                                     ScalesShared& shared) {
     const bool wide = judged.wide(pack_range_fp8);
     store_shared(shared.tops[row], wide ? wide_top : judged.top());
-    const i64 tile = i64(rows.group) * ceil_div(a.n, pack_rows) + rows.row_tile;
-    u32* const to = reinterpret_cast<u32*>(a.out + a.rows_at + (tile * pack_rows + row) * 8);
+    const i64 tile = i64(rows.group) * ceil_div(a.n, packed_rows) + rows.row_tile;
+    u32* const to = reinterpret_cast<u32*>(a.out + a.rows_at + (tile * packed_rows + row) * 8);
     if (rows.at(a, row).exists) {
         store_row<spec>(to, judged, wide, false);
     } else {
@@ -198,7 +198,7 @@ struct TileRows {
 };
 
 /// The place of PackedWindows in a tile.
-inline constexpr int pack_head_at = pack_rows * pack_blocks;
+inline constexpr int pack_head_at = packed_rows * pack_blocks;
 
 /// Writes a tile without wide rows, by a warp. Exponents of windows that no row has are not written.
 template <PackSpec spec>
@@ -207,7 +207,7 @@ TILEWRIGHT_DEVICE void write_tile(const TileRows& rows, int k_block, u8* to) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) bytes[i] = relative_bytes<spec>(load_word(rows.words[i] + k_block), rows.tops[i]);
     store_global(reinterpret_cast<u64*>(to) + lane_index(), u64(bytes[0]) | u64(bytes[1]) << 32);
-    u16* const exponents = reinterpret_cast<u16*>(to + pack_head_at + pack_window_head);
+    u16* const exponents = reinterpret_cast<u16*>(to + pack_head_at + formats::packed_windows_bytes);
     store_global(exponents + lane_index(), u16(pack_top_exponent * 0x0101));
     if (lane_index() == 0) store_global(reinterpret_cast<IntQuad*>(to + pack_head_at), IntQuad{{1, 0, 0, 0}});
 }
@@ -221,7 +221,7 @@ TILEWRIGHT_DEVICE int write_row(u32 scales, int top, u8* scales_to, u8* exponent
     store_global(reinterpret_cast<u32*>(scales_to), bytes);
 #pragma unroll
     for (int i = 0; i < pack_blocks; ++i) {
-        store_global(exponents_to + i * pack_rows, window_exponent(windows, wide, i));
+        store_global(exponents_to + i * packed_rows, window_exponent(windows, wide, i));
     }
     return windows.count;
 }
@@ -233,7 +233,7 @@ TILEWRIGHT_DEVICE void write_windowed_tile(const TileRows& rows, int k_block, u8
     for (int i = 0; i < 2; ++i) {
         const int place = 2 * lane_index() + i;
         most = max(most, write_row<spec>(load_word(rows.words[i] + k_block), rows.tops[i], to + place * pack_blocks,
-                                         to + pack_head_at + pack_window_head + place));
+                                         to + pack_head_at + formats::packed_windows_bytes + place));
     }
     sync_warp();
     most = int(largest_in_warp(u32(most)));
@@ -250,7 +250,7 @@ TILEWRIGHT_DEVICE void write_tiles(const PackArguments& a, const ScaleRows& rows
     };
     const i64 step = (at(1) - at(0)) * quantize_warps;
     u8* to = a.out + a.tiles_at + at(warp_index());
-    for (int k_block = warp_index(); k_block < ceil_div(a.k, pack_k); k_block += quantize_warps) {
+    for (int k_block = warp_index(); k_block < ceil_div(a.k, packed_k); k_block += quantize_warps) {
         if (of_lane.any_wide()) {
             write_windowed_tile<spec>(of_lane, k_block, to);
         } else {
@@ -263,11 +263,11 @@ TILEWRIGHT_DEVICE void write_tiles(const PackArguments& a, const ScaleRows& rows
 template <PackSpec spec>
 __global__ void __launch_bounds__(quantize_threads, 4) pack_scales(const __grid_constant__ PackArguments a) {
     auto& shared = known_address(shared_memory<ScalesShared>());
-    const int row_tiles = ceil_div(a.n, pack_rows);
+    const int row_tiles = ceil_div(a.n, packed_rows);
     const ScaleRows rows{.group = block_index() / row_tiles,
                          .row_tile = block_index() % row_tiles,
                          .staged = reinterpret_cast<u32*>(&shared + 1),
-                         .pitch = scales_pitch(ceil_div(a.k, pack_k))};
+                         .pitch = scales_pitch(ceil_div(a.k, packed_k))};
     const int first_row = warp_index() * rows_of_warp, row = first_row + lane_index() / scale_lanes;
     stage_scales<spec>(a, rows, first_row);
     const JudgedRow judged = judge_scales(a, rows.at(a, row), rows.words(row));

@@ -20,12 +20,12 @@ struct PackStrip {
     int row_tile = 0;
     int number = 0;  // in the tile
 
-    TILEWRIGHT_DEVICE int first_row() const { return row_tile * pack_rows + number * pack_strip_rows; }
+    TILEWRIGHT_DEVICE int first_row() const { return row_tile * packed_rows + number * pack_strip_rows; }
 };
 
 TILEWRIGHT_DEVICE PackStrip pack_strip(const PackArguments& a) {
-    constexpr int strips = pack_rows / pack_strip_rows;
-    const int row_tiles = ceil_div(a.n, pack_rows), tile = block_index() / strips;
+    constexpr int strips = packed_rows / pack_strip_rows;
+    const int row_tiles = ceil_div(a.n, packed_rows), tile = block_index() / strips;
     return {.group = tile / row_tiles, .row_tile = tile % row_tiles, .number = block_index() % strips};
 }
 
@@ -50,7 +50,7 @@ TILEWRIGHT_DEVICE void judge(const PackArguments& a, const PackStrip& strip, int
     store_shared(shared.tops[in_strip], wide ? wide_top : judged.top());
     const i64 in_group = strip.first_row() + in_strip;
     if (a.out != nullptr) {
-        const i64 index = i64(strip.group) * ceil_div(a.n, pack_rows) * pack_rows + in_group;
+        const i64 index = i64(strip.group) * ceil_div(a.n, packed_rows) * packed_rows + in_group;
         u32* const to = reinterpret_cast<u32*>(a.out + a.rows_at + index * 8);
         if (row.exists) {
             store_row<spec>(to, judged, wide, kept);
@@ -83,7 +83,7 @@ TILEWRIGHT_DEVICE void write_codes(const PackArguments& a, const PackStrip& stri
                                    const PackTiles& tiles, const u8* staged) {
     constexpr int halves = 2, half_bytes = warp_threads * 16;
     const int pitch = pack_pitch(a.part, spec.mxfp4), lane = lane_index(), warp = warp_index();
-    const u8* from = staged + lane / 4 * pitch + lane % 4 * 4 + warp * (pack_k / 2);
+    const u8* from = staged + lane / 4 * pitch + lane % 4 * 4 + warp * (packed_k / 2);
     u8* to = tiles.first + warp * tiles.step + strip.number * (halves * half_bytes) + lane * 16;
     for (int k_block = warp; k_block < part.k_blocks; k_block += quantize_warps) {
 #pragma unroll
@@ -94,7 +94,7 @@ TILEWRIGHT_DEVICE void write_codes(const PackArguments& a, const PackStrip& stri
             store_global(reinterpret_cast<IntQuad*>(to + half * half_bytes),
                          IntQuad{{word(0, 0), word(8, 0), word(0, 1), word(8, 1)}});
         }
-        from += quantize_warps * (pack_k / 2);
+        from += quantize_warps * (packed_k / 2);
         to += quantize_warps * tiles.step;
     }
 }
@@ -151,7 +151,7 @@ TILEWRIGHT_DEVICE u8 window_exponent(const PackWindows& windows, bool wide, int 
 /// Stores the exponents of all windows.
 TILEWRIGHT_DEVICE void store_windows(const PackArguments& a, const PackWindows& windows, bool wide, u8* to) {
     for (int window = 0; window < a.windows; ++window) {
-        store_global(to + window * pack_rows, window_exponent(windows, wide, window));
+        store_global(to + window * packed_rows, window_exponent(windows, wide, window));
     }
 }
 
@@ -189,10 +189,10 @@ TILEWRIGHT_DEVICE void write_scales(const PackArguments& a, const PackStrip& str
     for (int k_block = warp_index() * at_once + lane_index() / pack_strip_rows; k_block < part.k_blocks;
          k_block += quantize_warps * at_once) {
         const u8* const from = staged_scales(row.staged, part) + k_block * bytes;
-        u8* const scales = tiles.first + k_block * tiles.step + packed_order_codes;
+        u8* const scales = tiles.first + k_block * tiles.step + packed_code_bytes;
         u8* const to = scales + in_tile * bytes;
         if constexpr (spec.mxfp4) {
-            u8* const exponents = scales + pack_rows * bytes + pack_window_head + in_tile;
+            u8* const exponents = scales + packed_rows * bytes + formats::packed_windows_bytes + in_tile;
             const u32 word = mxfp4_bytes<spec>(a, row, part.begin + k_block, load_staged(from), top, exponents);
             store_global(reinterpret_cast<u32*>(to), word);
         } else {
@@ -206,7 +206,7 @@ __global__ void __launch_bounds__(quantize_threads, 3) pack_tiles(const __grid_c
     auto& shared = known_address(shared_memory<PackShared>());
     u8* const staged = reinterpret_cast<u8*>(&shared + 1);
     const PackStrip strip = pack_strip(a);
-    const int k_blocks = ceil_div(a.k, pack_k);
+    const int k_blocks = ceil_div(a.k, packed_k);
     const auto each_row = [&](auto use) {
         for (int row = warp_index(); row < pack_strip_rows; row += quantize_warps) use(row);
     };

@@ -16,14 +16,14 @@
 namespace tilewright::hopper {
 
 /// Words from row to row, without bank conflicts.
-constexpr int expand_pitch(Expansion weights) { return packed_order_k * expanded_bytes(weights) / 4 + 4; }
+constexpr int expand_pitch(Expansion weights) { return packed_k * expanded_bytes(weights) / 4 + 4; }
 /// Threads that store a row.
-constexpr int expand_lanes(Expansion weights) { return packed_order_k * expanded_bytes(weights) / 16; }
-static_assert(packed_order_codes == quantize_threads * 16);
+constexpr int expand_lanes(Expansion weights) { return packed_k * expanded_bytes(weights) / 16; }
+static_assert(packed_code_bytes == quantize_threads * 16);
 
 template <Expansion weights>
 struct ExpandShared {
-    u32 values[2][packed_order_rows * expand_pitch(weights)];
+    u32 values[2][packed_rows * expand_pitch(weights)];
 };
 static_assert(sizeof(ExpandShared<Expansion::mxfp4_to_e4m3>) == expand_shared_bytes(Expansion::mxfp4_to_e4m3));
 static_assert(sizeof(ExpandShared<Expansion::nvfp4_to_bf16>) == expand_shared_bytes(Expansion::nvfp4_to_bf16));
@@ -48,7 +48,7 @@ struct ExpandRun {
 
 template <int run_tiles>
 TILEWRIGHT_DEVICE ExpandRun expand_run(const ExpandArguments& a) {
-    const int row_tiles = ceil_div(a.n, packed_order_rows), k_blocks = ceil_div(a.k, packed_order_k);
+    const int row_tiles = ceil_div(a.n, packed_rows), k_blocks = ceil_div(a.k, packed_k);
     const int runs = ceil_div(k_blocks, run_tiles);
     const int tile = block_index() / runs, begin = block_index() % runs * run_tiles;
     return {.group = tile / row_tiles,
@@ -67,10 +67,10 @@ TILEWRIGHT_DEVICE PackedFragment load_fragment(const ExpandArguments& a, const E
     if (k_block >= run.end) return fragment;
     const u8* const tile = a.tiles + packed_tile_index(a.n, a.k, run.group, run.row_tile, k_block) * a.tile_bytes;
     fragment.codes = load_global(reinterpret_cast<const IntQuad*>(tile) + thread_index());
-    constexpr int words = packed_tile_k / expanded_scale_k(weights) / 4;  // per row
+    constexpr int words = packed_k / expanded_scale_k(weights) / 4;  // per row
     const int box = words == 1 ? 0 : fragment_step() / 2;
     const u32* const scales =
-        reinterpret_cast<const u32*>(tile + packed_order_codes) + row_place(fragment_row()) * words + box;
+        reinterpret_cast<const u32*>(tile + packed_code_bytes) + row_place(fragment_row()) * words + box;
     fragment.scales = {{load_global(scales), load_global(scales + words)}};
     return fragment;
 }
@@ -113,8 +113,8 @@ TILEWRIGHT_DEVICE void store_rows(const ExpandArguments& a, const ExpandRun& run
     const i64 column = (i64(k_block) * lanes + lane) * 16;  // in bytes
     if (column >= a.to_row_bytes) return;
 #pragma unroll
-    for (int first = 0; first < packed_order_rows; first += rows) {
-        const int in_tile = first + thread_index() / lanes, row = run.row_tile * packed_order_rows + in_tile;
+    for (int first = 0; first < packed_rows; first += rows) {
+        const int in_tile = first + thread_index() / lanes, row = run.row_tile * packed_rows + in_tile;
         if (row >= a.n) return;
         const u32& from = values[in_tile * expand_pitch(weights) + lane * 4];
         u8* const to = a.to + (i64(run.group) * a.n + row) * a.to_row_bytes + column;
@@ -124,9 +124,9 @@ TILEWRIGHT_DEVICE void store_rows(const ExpandArguments& a, const ExpandRun& run
 
 /// Called by the blocks that expand the first k-blocks.
 TILEWRIGHT_DEVICE void store_factors(const ExpandArguments& a, const ExpandRun& run) {
-    const int row = run.row_tile * packed_order_rows + thread_index();
-    if (run.begin != 0 || thread_index() >= packed_order_rows || row >= a.n) return;
-    const i64 rows = i64(run.group) * ceil_div(a.n, packed_order_rows) * packed_order_rows;
+    const int row = run.row_tile * packed_rows + thread_index();
+    if (run.begin != 0 || thread_index() >= packed_rows || row >= a.n) return;
+    const i64 rows = i64(run.group) * ceil_div(a.n, packed_rows) * packed_rows;
     const float factor = load_global(reinterpret_cast<const float*>(a.rows + (rows + row) * 8));
     store_global(a.factors + i64(run.group) * a.n + row, factor);
 }

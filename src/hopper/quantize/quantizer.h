@@ -153,7 +153,7 @@ inline constexpr int expand_run_tiles = 8;  // tiles that a block expands one af
 enum class Expansion : unsigned char { mxfp4_to_e4m3, mxfp4_to_bf16, nvfp4_to_bf16 };
 constexpr int expanded_bytes(Expansion weights) { return weights == Expansion::mxfp4_to_e4m3 ? 1 : 2; }
 constexpr int expand_shared_bytes(Expansion weights) {  // ExpandShared
-    return 2 * packed_tile_rows * (packed_tile_k * expanded_bytes(weights) + 16);
+    return 2 * packed_rows * (packed_k * expanded_bytes(weights) + 16);
 }
 inline constexpr int quantize_shared_bytes = 128 * 128 + 8 * 128 * 4 + 4 * 160 * 4 + 2 * 16;  // QuantizeShared.
 inline constexpr int ups_bytes = 128 * 128 * 4;                                               // PairedShared, in
