@@ -131,20 +131,19 @@ std::string rejected_text(const Explanation& explanation, bool all_reasons) {
 
 ordered_json tile_json(const std::string& text) {
     const planner::PlannedTile tile = planner::parse_tile(text).value();
-    const auto& [use, blocks] = tile.cluster;
-    const char* const multicast = use == hopper::ClusterUse::share_a   ? "a"
-                                  : use == hopper::ClusterUse::share_b ? "b"
-                                                                       : "none";
+    const char* const multicast = tile.cluster.use == hopper::ClusterUse::share_a   ? "a"
+                                  : tile.cluster.use == hopper::ClusterUse::share_b ? "b"
+                                                                                    : "none";
     return {{"name", text},
             {"m", tile.shape.m},
             {"n", tile.shape.n},
             {"k", tile.k},
             {"stages", tile.stages},
             {"warpgroups", tile.shape.warpgroups},
-            {"cluster", blocks},
+            {"cluster", tile.cluster.size},
             {"multicast", multicast},
             {"swap_ab", tile.swap_ab},
-            {"split_k", use == hopper::ClusterUse::split_k ? blocks : 1}};
+            {"split_k", tile.cluster.k_slices()}};
 }
 
 ordered_json plan_json(const Plan& plan) {

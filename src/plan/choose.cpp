@@ -128,7 +128,7 @@ TileChoice with_general_tile(const hopper::Kernel& usual, const Workload& work, 
     if (serves_general_calls(usual)) return {usual, usual};
     std::vector<hopper::Kernel> tiles = legal_ones(general_tiles(usual), work, device);
     std::erase_if(tiles,
-                  [&](const hopper::Kernel& tile) { return design_of(tile).k_slices != design_of(usual).k_slices; });
+                  [&](const hopper::Kernel& tile) { return tile.cluster.k_slices() != usual.cluster.k_slices(); });
     if (tiles.empty()) return {usual, usual};
     std::vector<PricedTile> list;
     list.reserve(tiles.size());
@@ -174,7 +174,7 @@ void find_next_best(const hopper::Kernel& shapeless, Explanation& explanation) {
 /// Neither of these are expanded, so k is split as for them.
 Workload with_slices(Workload work, const DeviceDescription& device, const std::vector<TunedRow>& rows) {
     if (work.if_not_expanded == nullptr || work.empty()) return work;
-    work.k_slices = design_of(choose(*work.if_not_expanded, device, rows)).k_slices;
+    work.k_slices = choose(*work.if_not_expanded, device, rows).cluster.k_slices();
     return work;
 }
 
@@ -187,7 +187,7 @@ bool last_stores_count(const Workload& work) {
 
 const PricedTile& best_of(const std::vector<PricedTile>& tiles, bool last_stores_count) {
     const auto time = [](const PricedTile& each) {
-        return std::tuple(each.cost.seconds, design_of(each.tile).k_slices, each.tile.cluster.size, each.tile.stages);
+        return std::tuple(each.cost.seconds, each.tile.cluster.k_slices(), each.tile.cluster.size, each.tile.stages);
     };
     const PricedTile& fastest = *std::ranges::min_element(tiles, {}, time);
     const bool by_memory = fastest.cost.memory >= fastest.cost.compute;

@@ -148,7 +148,8 @@ double store_clocks(const CostInputs& inputs) {
     const bool reads_c = work.adds_c && !(of_f32_with_c && has_f32_kernel(tile));
     const double read_and_written = reads_c ? 2 * output : output;
     // Where k is split, each block of the cluster stores a part of the tile.
-    const double clocks = tile.shape.m * tile.shape.n * read_and_written / model.store_bytes_per_clock / tile.k_slices;
+    const double clocks =
+        tile.shape.m * tile.shape.n * read_and_written / model.store_bytes_per_clock / tile.cluster.k_slices();
     const int element = static_cast<int>(output);
     if (!by_tma) return clocks * model.thread_store;
     const double shortfall = static_cast<double>(hopper::store_row_bytes) / store_of(tile, element).pitch - 1;
@@ -271,10 +272,10 @@ double start_of_blocks(const CostInputs& inputs) {
 
 double reduction(const CostInputs& inputs) {
     const auto& [tile, work, device, model, over] = inputs;
-    if (tile.k_slices == 1) return 0;
+    if (tile.cluster.k_slices() == 1) return 0;
     // Each of its blocks has all slices of its fragments of f32.
     constexpr double fragment_bytes = hopper::fragment_elements * hopper::warpgroup_threads * 4;
-    const double slice_bytes = tile.k_slices * tile.fragments_per_block * fragment_bytes;
+    const double slice_bytes = tile.cluster.k_slices() * tile.fragments_per_block * fragment_bytes;
     const double tile_seconds = slice_bytes * tile.shape.warpgroups / (model.peer_bytes_per_clock * device.boost_hertz);
     return over.rounds * (model.reduction_seconds + tile_seconds);
 }

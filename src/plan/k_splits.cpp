@@ -11,7 +11,7 @@ std::vector<std::int64_t> k_splits(const hopper::Kernel& kernel, std::int64_t k)
     const hopper::Design tile = design_of(kernel);
     const int k_blocks = static_cast<int>((k + tile.stage_k - 1) / tile.stage_k);
     std::vector<std::int64_t> result;
-    for (int slice = 1; slice < tile.k_slices; ++slice) {
+    for (int slice = 1; slice < tile.cluster.k_slices(); ++slice) {
         result.push_back(std::int64_t{tile.stage_k} * hopper::k_slice_begin(tile, k_blocks, slice));
     }
     return result;

@@ -109,9 +109,10 @@ Reason shared_memory(const hopper::Design& wanted, const Workload&, const Device
 /// The slices of a tile are added in the shared memory of a cluster, of which eight blocks is the portable limit.
 Reason slices_of_a_cluster(const hopper::Design& tile, const Workload& work, const DeviceDescription& device) {
     constexpr int limit = 8;
-    if (tile.k_slices > limit) return fmt::format("clusters have at most {} blocks, not {}", limit, tile.k_slices);
-    if (usable_sms(work, device) >= tile.k_slices) return std::nullopt;
-    return fmt::format("a cluster of {} needs as many SMs; this call may use {}", tile.k_slices,
+    if (tile.cluster.k_slices() > limit)
+        return fmt::format("clusters have at most {} blocks, not {}", limit, tile.cluster.k_slices());
+    if (usable_sms(work, device) >= tile.cluster.k_slices()) return std::nullopt;
+    return fmt::format("a cluster of {} needs as many SMs; this call may use {}", tile.cluster.k_slices(),
                        usable_sms(work, device));
 }
 
@@ -119,7 +120,7 @@ Reason cluster_size(const hopper::Design& tile, const Workload& work, const Devi
     if (tile.is_k_grouped() && tile.cluster.size > 1) return "k-grouped calls run without clusters in this version";
     if (tile.loop == hopper::Loop::steps && tile.cluster.shares_operand())
         return fmt::format("{}: kernels with 1x32 scales run without clusters", block(tile));
-    if (tile.k_slices > 1) return slices_of_a_cluster(tile, work, device);
+    if (tile.cluster.k_slices() > 1) return slices_of_a_cluster(tile, work, device);
     if (tile.cluster.size > 2)
         return fmt::format("clusters of {} leave SMs idle, only pairs fill the chip", tile.cluster.size);
     if (!tile.cluster.shares_operand()) return std::nullopt;
@@ -158,18 +159,18 @@ Reason groups_of_k(const hopper::Design& tile, const Workload&, const DeviceDesc
 }
 
 Reason split(const hopper::Design& tile, const Workload& work, const DeviceDescription&) {
-    if (work.k_slices > 0 && tile.k_slices != work.k_slices) {
+    if (work.k_slices > 0 && tile.cluster.k_slices() != work.k_slices) {
         return fmt::format(
             "{} slices of k, but the same call without expanded weights has {}, which determine the bits",
-            tile.k_slices, work.k_slices);
+            tile.cluster.k_slices(), work.k_slices);
     }
-    if (tile.k_slices == 1) return std::nullopt;
+    if (tile.cluster.k_slices() == 1) return std::nullopt;
     if (work.reproducibility == Reproducibility::invariant) {
         return "splitting k changes the order of addition, which `invariant` forbids";
     }
     const std::int64_t blocks = (work.k + 127) / 128;  // slices begin at multiples of 128
-    if (blocks >= tile.k_slices) return std::nullopt;
-    return fmt::format("k = {} has at most {} slices of 128, not {}", work.k, blocks, tile.k_slices);
+    if (blocks >= tile.cluster.k_slices()) return std::nullopt;
+    return fmt::format("k = {} has at most {} slices of 128, not {}", work.k, blocks, tile.cluster.k_slices());
 }
 
 }  // namespace

@@ -127,8 +127,8 @@ TileDistribution tile_distribution(const hopper::Design& tile, const Workload& w
         tile.groups == hopper::Groups::rows ? of_group.mean : tiles_of(work.rows, rows) * blocks_along_rows;
     result.column_tiles = tiles_of(work.columns, columns) * blocks_along_columns;
     result.tiles = static_cast<double>(work.products) * result.row_tiles * result.column_tiles;
-    result.units = result.tiles * tile.k_slices;
-    result.k_blocks = std::ceil(tiles_of(work.k, tile.stage_k) / tile.k_slices);
+    result.units = result.tiles * tile.cluster.k_slices();
+    result.k_blocks = std::ceil(tiles_of(work.k, tile.stage_k) / tile.cluster.k_slices());
     result.resident_blocks =
         planner::resident_blocks(tile, tile.cluster.size == 2 ? std::min(sms, device.cluster_2_sms) : sms);
     result.sharing = sms == 0 ? 1 : std::max(1.0, std::min<double>(result.units, result.resident_blocks) / sms);

@@ -74,10 +74,11 @@ void expect_waits(const RowKernel& of, std::string_view call) {
     for (const Timing timing : {Timing::early, Timing::late}) {
         check::Case test(spec);
         EarlierKernels earlier(test);
-        const Conditions run{
-            .sms = of.kernel.tile.k_slices * 3, .tma = timing, .wgmma = timing, .seed = 3, .earlier = [&](bool ended) {
-                earlier.run(ended);
-            }};
+        const Conditions run{.sms = of.kernel.tile.cluster.k_slices() * 3,
+                             .tma = timing,
+                             .wgmma = timing,
+                             .seed = 3,
+                             .earlier = [&](bool ended) { earlier.run(ended); }};
         EXPECT_EQ(difference(of.kernel, test, run), "") << describe(of.kernel, spec, run);
         EXPECT_EQ(earlier.mistake(), "") << describe(of.kernel, spec, run);
     }

@@ -44,7 +44,7 @@ TEST_P(GpuConfigurations, EveryTileOnAnyNumberOfSms) {
         const hopper::Design design = design_of(tile);
         std::unique_ptr<GpuCase>& gpu =
             cases[{tile_recipe(tile) + std::string(design.has_windows() ? ", wide" : ""), accumulation, f32,
-                   tile_grouping(tile), design.k_slices, tests::in_layout_of(tile, {}).layout}];
+                   tile_grouping(tile), design.cluster.k_slices(), tests::in_layout_of(tile, {}).layout}];
         if (!gpu) {
             gpu = std::make_unique<GpuCase>(tests::in_layout_of(tile, {.grouping = tile_grouping(tile),
                                                                        .recipe = recipe_of(tile_recipe(tile)),

@@ -169,7 +169,7 @@ TEST(KSplits, OfEveryDeviceAreThoseThatItsLaunchesUse) {
                 const hopper::Kernel tile = variant(g, chosen_tile(problem, gpu_call(g), device));
                 of_device.push_back(planned_k_splits(problem, device));
                 EXPECT_EQ(of_device.back(), k_splits(tile, k)) << device.name << " " << m << " " << n << " " << k;
-                split += design_of(tile).k_slices > 1 ? 1 : 0;
+                split += tile.cluster.k_slices() > 1 ? 1 : 0;
             }
         }
         answers.insert(of_device);

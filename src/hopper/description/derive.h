@@ -17,8 +17,7 @@ constexpr void derive_tile(Design& d) {
     d.rows_per_warpgroup = d.shape.m / d.shape.warpgroups;
     d.share_rows = d.swap_ab ? d.shape.n : d.rows_per_warpgroup;
     d.accumulator_registers = d.rows_per_warpgroup * d.shape.n / warpgroup_threads;
-    d.k_slices = d.cluster.use == ClusterUse::split_k ? d.cluster.size : 1;
-    d.skips_rows = d.shape.warpgroups > 1 && !d.swap_ab && d.k_slices == 1;
+    d.skips_rows = d.shape.warpgroups > 1 && !d.swap_ab && d.cluster.k_slices() == 1;
     d.skips_boxes = d.groups == Groups::rows && (d.skips_rows || (d.swap_ab && d.shape.n > token_box_rows));
 }
 
@@ -67,7 +66,8 @@ constexpr OperandTile operand_of(const Design& d, const Side& side, ScaleUse use
 /// ordinary loads. 128x128 scales of A need these too, because nothing else repeats them per row.
 constexpr void derive_scale_route(Design& d) {
     const bool k_major = d.scale_order == ScaleOrder::along_k;
-    const bool by_four = k_major && !d.swap_ab && d.k_slices == 1 && d.shape.warpgroups > 1 && !d.is_k_grouped();
+    const bool by_four =
+        k_major && !d.swap_ab && d.cluster.k_slices() == 1 && d.shape.warpgroups > 1 && !d.is_k_grouped();
     d.k_blocks_per_scale_copy = by_four ? 4 : 1;
     if (!d.has_row_scales()) return;
     const bool spreads = d.a.scale_rows > 1 && d.order.a == ScaleUse::chains && d.order.chain != step_k;
@@ -76,7 +76,7 @@ constexpr void derive_scale_route(Design& d) {
     } else if (k_major || d.output == Output::f32_by_tma) {
         d.scale_route = {.tma = !k_major || by_four, .copies = true};
     } else {
-        d.scale_route = {.tma = true, .loads = d.output == Output::any || d.swap_ab || d.k_slices > 1};
+        d.scale_route = {.tma = true, .loads = d.output == Output::any || d.swap_ab || d.cluster.k_slices() > 1};
     }
 }
 
@@ -99,12 +99,12 @@ constexpr void derive_operands(Design& d) {
 
 constexpr void derive_output(Design& d) {
     const bool f32 = d.output == Output::f32_by_tma;
-    d.fragments_per_block = ceil_div(d.accumulator_registers / fragment_elements, d.k_slices);
-    const int all_slices = d.k_slices * d.fragments_per_block * warpgroup_threads * fragment_elements * 4;
+    d.fragments_per_block = ceil_div(d.accumulator_registers / fragment_elements, d.cluster.k_slices());
+    const int all_slices = d.cluster.k_slices() * d.fragments_per_block * warpgroup_threads * fragment_elements * 4;
     // The whole share in 16-bit elements, or 16 rows of 128 bytes per warp. Split-K: the fragments that the block
     // reduces. D of f32: none, but an array has at least one element.
     const int scratch = warpgroup_warps * warp_rows * row_bytes;
-    const int share = d.k_slices > 1 ? all_slices : d.rows_per_warpgroup * d.shape.n * 2;
+    const int share = d.cluster.k_slices() > 1 ? all_slices : d.rows_per_warpgroup * d.shape.n * 2;
     d.staging_bytes = f32 ? 1 : round_up(max(share, scratch), tile_alignment);
     d.f32_parts = d.rows_per_warpgroup / wgmma_m * (d.shape.n / f32_part_columns);
     const int in_stage = d.mma_a.value_bytes / f32_part_bytes + d.mma_b.value_bytes / f32_part_bytes;
@@ -157,7 +157,7 @@ constexpr void derive_registers(Design& d) {
     d.threads = (producer_warps + d.shape.warpgroups * warpgroup_warps) * warp_threads;
     // With split-K two blocks, if they fit, because clusters of 4 and 8 leave some SMs without a block.
     const bool two_fit = 2 * (d.shared_bytes + 1024) <= shared_bytes_per_sm;
-    d.blocks_per_sm = d.k_slices > 1 && d.shape.warpgroups == 1 && two_fit ? 2 : 1;
+    d.blocks_per_sm = d.cluster.k_slices() > 1 && d.shape.warpgroups == 1 && two_fit ? 2 : 1;
     // setmaxnreg can only move registers that the launch allocated. A single consumer warpgroup has enough without it.
     d.launch_registers = min(registers_per_sm / (d.threads * d.blocks_per_sm) / 8 * 8, 248);
     d.producer_registers = d.consumer_registers = d.launch_registers;

@@ -112,7 +112,6 @@ struct Design : Kernel {
     int rows_per_warpgroup = 0;  // of mma A
     int share_rows = 0;          // of D
     int accumulator_registers = 0;
-    int k_slices = 1;  // one per block of a cluster that splits k
     /// Warpgroups whose rows all follow the end of D, or of a group, neither multiply nor store.
     bool skips_rows = false;
     /// TMA boxes of A whose rows all follow the end of a group are not loaded.
@@ -226,8 +225,9 @@ constexpr StoreBox store_of(const Design& design, int element_bytes) {
     store.swizzled = store.pitch == store_row_bytes;
     store.per_share = share_columns / store.columns;
     store.at_once = min(design.staging_bytes / (design.share_rows * store.pitch), store.per_share);
-    store.possible = design.swap_ab || design.k_slices > 1 ? element_bytes == 2
-                                                           : design.shape.n % (element_bytes == 2 ? 16 : 32) == 0;
+    store.possible = design.swap_ab || design.cluster.k_slices() > 1
+                         ? element_bytes == 2
+                         : design.shape.n % (element_bytes == 2 ? 16 : 32) == 0;
     return store;
 }
 

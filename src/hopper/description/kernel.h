@@ -88,6 +88,7 @@ struct Cluster {
     int size = 1;  // blocks
 
     constexpr bool shares_operand() const { return use == ClusterUse::share_a || use == ClusterUse::share_b; }
+    constexpr int k_slices() const { return use == ClusterUse::split_k ? size : 1; }
     constexpr bool operator==(const Cluster&) const = default;
 };
 constexpr Cluster share_a(int blocks) { return {ClusterUse::share_a, blocks}; }

@@ -28,7 +28,7 @@ constexpr Role role_of(const Design& design, int warp) {
         return loads_scales ? Role::block_and_epilogue_scales : Role::spare;
     }
     if (warp == 2) return design.has_row_scales() || design.has_scheduler() ? Role::row_scales : Role::spare;
-    return design.k_slices > 1 ? Role::spare : Role::store;
+    return design.cluster.k_slices() > 1 ? Role::spare : Role::store;
 }
 
 }  // namespace tilewright::hopper

@@ -29,7 +29,7 @@ constexpr int arrivals_at(BarrierName barrier, const Design& design, bool scales
         case BarrierName::ended: return consumers * warp;
         // Each warp that takes work tiles from the scheduler.
         case BarrierName::work_empty: {
-            const int stores = stored_by_tma && design.k_slices == 1 ? 1 : 0;
+            const int stores = stored_by_tma && design.cluster.k_slices() == 1 ? 1 : 0;
             return (1 + (design.is_k_grouped() ? 1 : row_scales) + consumers + stores) * warp;
         }
         case BarrierName::slices_read:
@@ -79,7 +79,7 @@ TILEWRIGHT_DEVICE void init_barriers(Shared<design>& shared, const Arguments& ar
         init(shared.work_full, BarrierName::work_full);
         init(shared.work_empty, BarrierName::work_empty);
     }
-    if constexpr (design.k_slices > 1) {
+    if constexpr (design.cluster.k_slices() > 1) {
         barrier_init(shared.slices_full, arrivals_at(BarrierName::slices_full, design));
         barrier_init(shared.slices_read, arrivals_at(BarrierName::slices_read, design));
     }

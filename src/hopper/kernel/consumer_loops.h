@@ -22,7 +22,7 @@ TILEWRIGHT_DEVICE bool has_rows(const Consumer<design>& consumer, const WorkTile
 template <Design design>
 TILEWRIGHT_DEVICE void stay_uniform(Consumer<design>& consumer) {
     sync_warp();
-    if constexpr (design.output == Output::any || design.k_slices > 1)
+    if constexpr (design.output == Output::any || design.cluster.k_slices() > 1)
         consumer.ring.stage = same_in_warp(consumer.ring.stage);
 }
 
@@ -33,7 +33,7 @@ TILEWRIGHT_DEVICE void consume_in_turn(Consumer<design>& consumer, WorkTiles<des
     while (work.exists != 0) {
         if constexpr (design.is_k_grouped()) consumer.k_blocks = k_slice_of<design>(work).count;
         WorkTileOf<design> next{};
-        if constexpr (design.k_slices > 1) {
+        if constexpr (design.cluster.k_slices() > 1) {
             multiply<design>(consumer, accumulators);
             next = tiles.next(consumer.budget);
             store_slices<design>(consumer, accumulators, work, next.exists != 0);
@@ -107,8 +107,8 @@ TILEWRIGHT_DEVICE void consume_overlapped(Consumer<design>& consumer, WorkTiles<
 template <Design design>
 constexpr bool overlaps_epilogue() {
     const bool can = design.loop == Loop::k_blocks || (design.loop == Loop::two_partials && design.swap_ab);
-    return can && design.output == Output::bf16_by_tma && design.groups == Groups::none && design.k_slices == 1 &&
-           !design.has_windows() && design.wgmma_n % 16 == 0;
+    return can && design.output == Output::bf16_by_tma && design.groups == Groups::none &&
+           design.cluster.k_slices() == 1 && !design.has_windows() && design.wgmma_n % 16 == 0;
 }
 
 /// Returns the rest of the wait budget.

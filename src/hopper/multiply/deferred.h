@@ -17,7 +17,7 @@ TILEWRIGHT_DEVICE bool any_row_defers(Consumer<design>& c) {
     static_assert(design.order.defers && (design.mma_a.scales_of_row > 0) != (design.mma_b.scales_of_row > 0));
     const int count = design.mma_a.scales_of_row > 0 ? design.shape.m : design.shape.n;
     bool any = false;
-    if (c.k_blocks > 0 && (design.k_slices == 1 || block_rank() == 0)) {
+    if (c.k_blocks > 0 && (design.cluster.k_slices() == 1 || block_rank() == 0)) {
         c.await_full();
         const int stage = c.ring.stage;
         const float* const first =

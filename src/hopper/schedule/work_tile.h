@@ -88,7 +88,7 @@ constexpr int cluster_columns(const Design& design) {
 constexpr int k_slice_begin(const Design& design, int k_blocks, int slice) {
     const int together = 128 / design.stage_k;
     const long long steps = tiles_along(k_blocks, together);
-    const int begin = static_cast<int>(steps * slice / design.k_slices) * together;
+    const int begin = static_cast<int>(steps * slice / design.cluster.k_slices()) * together;
     return together == 1 ? begin : min(begin, k_blocks);
 }
 

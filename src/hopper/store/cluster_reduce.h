@@ -29,7 +29,8 @@ TILEWRIGHT_DEVICE void send_fragments(Consumer<design>& c, const Accumulators<de
     c.peers_ready = true;
     barrier_wait(c.shared.slices_read, c.slices.phase ^ 1, {c.budget, BarrierName::slices_read, 0});
     if (c.warpgroup == 0 && c.warp == 0 && c.lane == 0) {
-        const int bytes = fragments_of_block<design>() * design.k_slices * design.shape.warpgroups * warpgroup_threads;
+        const int bytes =
+            fragments_of_block<design>() * design.cluster.k_slices() * design.shape.warpgroups * warpgroup_threads;
         barrier_arrive_expect(c.shared.slices_full, bytes * int(sizeof(Quad)));
     }
     sync_warp();
@@ -45,12 +46,13 @@ TILEWRIGHT_DEVICE void send_fragments(Consumer<design>& c, const Accumulators<de
 /// This thread's part of the block's `index`-th fragment.
 template <Design design>
 TILEWRIGHT_DEVICE Quad add_slices(const Consumer<design>& c, int index) {
-    Quad slices[design.k_slices];
+    Quad slices[design.cluster.k_slices()];
 #pragma unroll
-    for (int slice = 0; slice < design.k_slices; ++slice) slices[slice] = load_shared(slice_place(c, slice, index));
+    for (int slice = 0; slice < design.cluster.k_slices(); ++slice)
+        slices[slice] = load_shared(slice_place(c, slice, index));
     Quad total = slices[0];
 #pragma unroll
-    for (int slice = 1; slice < design.k_slices; ++slice) {
+    for (int slice = 1; slice < design.cluster.k_slices(); ++slice) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) total.values[i] += slices[slice].values[i];
     }
