@@ -19,7 +19,6 @@ constexpr const char* type_name(hopper::Form) { return "hopper::Form"; }
 constexpr const char* type_name(hopper::ClusterUse) { return "hopper::ClusterUse"; }
 constexpr const char* type_name(hopper::Groups) { return "hopper::Groups"; }
 constexpr const char* type_name(hopper::Output) { return "hopper::Output"; }
-constexpr const char* type_name(hopper::ScaleOrder) { return "hopper::ScaleOrder"; }
 constexpr const char* type_name(StepKind) { return "StepKind"; }
 constexpr const char* type_name(ScaleUse) { return "ScaleUse"; }
 constexpr const char* type_name(Folded) { return "Folded"; }

@@ -126,10 +126,9 @@ hopper::AllArguments arguments(const Geometry& g, const planner::KernelPlan& ker
 
 void add_scale_maps(const Geometry& g, const hopper::Design& tile, Launch& launch) {
     if (has_1x128_scales(tile.a, tile.order.a)) {
-        launch.a_scales =
-            tile.scale_order == hopper::ScaleOrder::along_k
-                ? k_major_scale_map(g.a, planner::sizes_of_a(g), tile.d_rows, tile.k_blocks_per_scale_copy)
-                : m_major_scale_map(g.a, planner::sizes_of_a(g), tile.d_rows);
+        launch.a_scales = tile.scales_along_k ? k_major_scale_map(g.a, planner::sizes_of_a(g), tile.d_rows,
+                                                                  tile.k_blocks_per_scale_copy)
+                                              : m_major_scale_map(g.a, planner::sizes_of_a(g), tile.d_rows);
     }
     if (has_1x128_scales(tile.b, tile.order.b)) {
         launch.b_scales = m_major_scale_map(g.b, planner::sizes_of_b(g), tile.d_columns);
@@ -144,7 +143,7 @@ void add_last_maps(const Geometry& g, const hopper::Design& tile, Launch& launch
     launch.a_last = launch.a;
     launch.a_last->box[1] =
         static_cast<hopper::u32>(tile.cluster.use == hopper::ClusterUse::share_a ? rows / tile.cluster.size : rows);
-    if (!launch.a_scales || tile.scale_order != hopper::ScaleOrder::along_k) return;
+    if (!launch.a_scales || !tile.scales_along_k) return;
     launch.a_scales_last = launch.a_scales;
     launch.a_scales_last->box[1] = static_cast<hopper::u32>(rows);
 }

@@ -46,7 +46,7 @@ std::string describe(const Kernel& kernel) {
     if (order.chain == 0) text += ", unpromoted";
     text += groups[static_cast<std::size_t>(kernel.groups)];
     text += fmt::format(", {}", outputs[static_cast<std::size_t>(kernel.output)]);
-    if (kernel.scale_order == ScaleOrder::along_k) text += ", scales along k";
+    if (kernel.scales_along_k) text += ", scales along k";
     if (kernel.debug.every_lane_arrives) text += ", every lane arrives";
     if (kernel.debug.stamps) text += ", stamps";
     return text;

@@ -16,7 +16,6 @@ namespace {
 using hopper::Groups;
 using hopper::Kernel;
 using hopper::Output;
-using hopper::ScaleOrder;
 
 // Pairs of recipes. General kernels for these scales also serve other value formats, compiled on first use.
 constexpr OperandRecipe tensor{.granularity = Granularity::tensor}, row{.granularity = Granularity::row};
@@ -119,8 +118,8 @@ void add_kernels(const ShippedTile& shipped, std::vector<Kernel>& list) {
     Kernel tile = shipped.tile;
     if (ships('g')) list.push_back(general_kernel(tile));
     tile.output = Output::bf16_by_tma;
-    for (const ScaleOrder order : {ScaleOrder::along_rows, ScaleOrder::along_k}) {
-        tile.scale_order = order;
+    for (const bool along_k : {false, true}) {
+        tile.scales_along_k = along_k;
         if (contradiction(tile) != nullptr) continue;  // scales along k are 1x128
         if (ships('f')) list.push_back(tile);
         if (!ships('p')) continue;

@@ -66,7 +66,7 @@ hopper::Kernel fitted(hopper::Kernel tile);
 /// The tile's kernel for any output. It shares no operand, because pairs of blocks ship only for one output.
 constexpr hopper::Kernel general_kernel(hopper::Kernel tile) {
     tile.output = hopper::Output::any;
-    tile.scale_order = hopper::ScaleOrder::along_rows;
+    tile.scales_along_k = false;
     if (tile.cluster.shares_operand()) tile.cluster = {};
     return tile;
 }

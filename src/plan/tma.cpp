@@ -105,7 +105,7 @@ bool loads_scales_by_tma(const Geometry& g, const hopper::Design& tile) {
     const bool of_b = has_1x128_scales(tile.b, tile.order.b);
     if (!tile.scale_route.tma) return false;
     const auto loads_a = [&] {
-        if (tile.scale_order == hopper::ScaleOrder::along_k) return loads_k_major_scales(g.a, sizes_of_a(g));
+        if (tile.scales_along_k) return loads_k_major_scales(g.a, sizes_of_a(g));
         return tiles_begin_aligned(g, tile) && loads_m_major_scales(g.a, sizes_of_a(g));
     };
     return (!of_a || loads_a()) && (!of_b || loads_m_major_scales(g.b, sizes_of_b(g)));

@@ -26,10 +26,9 @@ bool copies_row_scales(const Geometry& g, const hopper::Design& tile) {
     return tile.scale_route.copies && copied(tile.a, tile.order.a, g.a) && copied(tile.b, tile.order.b, g.b);
 }
 
-hopper::Kernel with_output(hopper::Kernel kernel, hopper::Output output,
-                           hopper::ScaleOrder order = hopper::ScaleOrder::along_rows) {
+hopper::Kernel with_output(hopper::Kernel kernel, hopper::Output output, bool scales_along_k = false) {
     kernel.output = output;
-    kernel.scale_order = order;
+    kernel.scales_along_k = scales_along_k;
     return kernel;
 }
 
@@ -66,7 +65,7 @@ hopper::Kernel variant(const Geometry& g, const hopper::Kernel& wanted) {
     const hopper::Kernel kernel = for_weights(wanted, g.b.packed);
     if (has_f32_kernel(kernel) && can_run(g, f32_kernel(kernel))) return f32_kernel(kernel);
     const hopper::Kernel bf16 = with_output(kernel, hopper::Output::bf16_by_tma);
-    const hopper::Kernel along_k = with_output(kernel, hopper::Output::bf16_by_tma, hopper::ScaleOrder::along_k);
+    const hopper::Kernel along_k = with_output(kernel, hopper::Output::bf16_by_tma, true);
     // Copies arrive sooner than the loads through registers of the kernels of swapped and split-k tiles.
     const hopper::Design design = design_of(bf16);
     const bool by_tma = !design.has_row_scales() || loads_scales_by_tma(g, design);
@@ -85,7 +84,7 @@ std::string_view variant_name(const hopper::Kernel& kernel) {
         case hopper::Output::f32_by_tma: return "fast, f32";
         case hopper::Output::bf16_by_tma: break;
     }
-    return kernel.scale_order == hopper::ScaleOrder::along_k ? "fast, k-major scales" : "fast";
+    return kernel.scales_along_k ? "fast, k-major scales" : "fast";
 }
 
 }  // namespace tilewright::planner

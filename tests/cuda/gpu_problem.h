@@ -78,7 +78,7 @@ inline const cuda::KernelPack& pack_of_all_candidates() {
                 hopper::Kernel fast = tile;
                 fast.output = hopper::Output::bf16_by_tma;
                 hopper::Kernel by_row = fast;
-                by_row.scale_order = hopper::ScaleOrder::along_k;
+                by_row.scales_along_k = true;
                 for (const hopper::Kernel& each : {tile, fast, by_row}) {
                     expressions.push_back(launch::kernel_expression(each));
                 }

@@ -137,7 +137,7 @@ TEST(Races, StagedRows) {
 
 constexpr hopper::Kernel k_major(hopper::Kernel tile) {
     tile.output = hopper::Output::bf16_by_tma;
-    tile.scale_order = hopper::ScaleOrder::along_k;
+    tile.scales_along_k = true;
     return tile;
 }
 

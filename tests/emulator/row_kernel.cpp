@@ -47,7 +47,7 @@ check::CaseSpec small_call(const KernelRow& row) {
 Serves serves_of(const hopper::Kernel& kernel) {
     if (kernel.output == hopper::Output::any) return Serves::any;
     if (kernel.output == hopper::Output::f32_by_tma) return Serves::f32;
-    return kernel.scale_order == hopper::ScaleOrder::along_k ? Serves::bf16_copies : Serves::bf16;
+    return kernel.scales_along_k ? Serves::bf16_copies : Serves::bf16;
 }
 
 }  // namespace
@@ -71,7 +71,7 @@ hopper::Kernel tile_of(const KernelRow& row) {
     kernel.wide_rows = of_call.wide_rows;
     if (row.serves == Serves::f32) kernel.output = hopper::Output::f32_by_tma;
     if (row.serves == Serves::bf16 || row.serves == Serves::bf16_copies) kernel.output = hopper::Output::bf16_by_tma;
-    if (row.serves == Serves::bf16_copies) kernel.scale_order = hopper::ScaleOrder::along_k;
+    if (row.serves == Serves::bf16_copies) kernel.scales_along_k = true;
     kernel.debug.every_lane_arrives = row.every_lane;
     if (const char* why = contradiction(kernel)) {
         throw std::invalid_argument(fmt::format("{}: {}: {}", row.place, row.text, why));

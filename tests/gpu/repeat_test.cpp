@@ -48,21 +48,20 @@ std::string repeat(const std::string& what, const GpuCase& gpu, const GpuCase& n
 
 std::string repeat(const hopper::Kernel& tile, int k, const GpuCase& noise) {
     const bool f32 = tile.output == hopper::Output::f32_by_tma;
-    const GpuCase gpu(
-        tests::in_layout_of(tile, {.grouping = tile_grouping(tile),
-                                   .recipe = recipe_of(tile_recipe(tile)),
-                                   .output = f32 ? Format::f32 : Format::bf16,
-                                   .m = 388,
-                                   .n = 520,
-                                   .k = k,
-                                   .groups = tile_groups(tile),
-                                   .with_c = f32,
-                                   .alpha = tile.output != hopper::Output::any ? 1.0F : 2.0F,
-                                   .accumulation = tests::accumulation_of(tile),
-                                   .a_scales_transposed = tile.scale_order == hopper::ScaleOrder::along_rows,
-                                   .b_scales_transposed = true,
-                                   .far_scales = tile_far_scales(tile)}),
-        planner::k_splits(tile, k));
+    const GpuCase gpu(tests::in_layout_of(tile, {.grouping = tile_grouping(tile),
+                                                 .recipe = recipe_of(tile_recipe(tile)),
+                                                 .output = f32 ? Format::f32 : Format::bf16,
+                                                 .m = 388,
+                                                 .n = 520,
+                                                 .k = k,
+                                                 .groups = tile_groups(tile),
+                                                 .with_c = f32,
+                                                 .alpha = tile.output != hopper::Output::any ? 1.0F : 2.0F,
+                                                 .accumulation = tests::accumulation_of(tile),
+                                                 .a_scales_transposed = !tile.scales_along_k,
+                                                 .b_scales_transposed = true,
+                                                 .far_scales = tile_far_scales(tile)}),
+                      planner::k_splits(tile, k));
     const Geometry geometry = gpu.geometry();
     if (planner::variant(geometry, tile) != tile) return launch::describe(tile) + ": another kernel would run";
     return repeat(launch::describe(tile), gpu, noise,

@@ -26,7 +26,7 @@ inline check::FarScales tile_far_scales(const hopper::Kernel& tile) {
 
 /// Where groups begin anywhere, TMA can load only K-major scales: other kernels for one output run masked groups.
 inline Grouping tile_groups_of(const hopper::Kernel& tile) {
-    const bool along_rows = tile.scale_order == hopper::ScaleOrder::along_rows;
+    const bool along_rows = !tile.scales_along_k;
     const bool separate = tile.output != hopper::Output::any && along_rows && design_of(tile).has_row_scales();
     return separate ? Grouping::m_grouped_masked : Grouping::m_grouped_offsets;
 }

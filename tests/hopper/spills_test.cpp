@@ -158,7 +158,7 @@ TEST_F(Spills, WindowsHaveNone) {
         tiles.push_back(tile);
         tile.output = Output::bf16_by_tma;
         tiles.push_back(tile);
-        tile.scale_order = ScaleOrder::along_k;
+        tile.scales_along_k = true;
         if (contradiction(tile) == nullptr) tiles.push_back(tile);
     }
     EXPECT_GE(tiles.size(), 60U);

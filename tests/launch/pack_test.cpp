@@ -159,7 +159,7 @@ TEST(TileCode, EveryFieldIsInTheName) {
                                       {.groups = Groups::k_anywhere},
                                       {.output = Output::bf16_by_tma},
                                       {.output = Output::f32_by_tma},
-                                      {.scale_order = hopper::ScaleOrder::along_k},
+                                      {.scales_along_k = true},
                                       {.debug = {.every_lane_arrives = true}},
                                       {.debug = {.stamps = true}}};
     std::set<std::string> names;
@@ -177,7 +177,7 @@ TEST(TileCode, IsAnInstantiationInFullWords) {
               ".scale_rows = 1, .scale_k = 128}, "
               ".b = {.values = tilewright::hopper::ValueFormat(0), .form = tilewright::hopper::Form(0), "
               ".scale_rows = 1, .scale_k = 0}, .wide_rows = false, .groups = tilewright::hopper::Groups(0), "
-              ".output = tilewright::hopper::Output(0), .scale_order = tilewright::hopper::ScaleOrder(0)}>");
+              ".output = tilewright::hopper::Output(0), .scales_along_k = false}>");
 }
 
 }  // namespace

@@ -135,9 +135,9 @@ TEST(Legality, PackedWeightsForBf16AreMmaA) {
 /// The kernel of `tile` with this name of a variant.
 hopper::Kernel named(hopper::Kernel tile, std::string_view variant) {
     for (const hopper::Output output : {hopper::Output::any, hopper::Output::bf16_by_tma, hopper::Output::f32_by_tma}) {
-        for (const hopper::ScaleOrder order : {hopper::ScaleOrder::along_rows, hopper::ScaleOrder::along_k}) {
+        for (const bool along_k : {false, true}) {
             tile.output = output;
-            tile.scale_order = order;
+            tile.scales_along_k = along_k;
             if (variant_name(tile) == variant) return tile;
         }
     }

@@ -101,10 +101,10 @@ const std::vector<Rule>& rules() {
         {"this pair of scales has no kernel for D of bf16 only", of_recipe("1x128:row"),
          [](Kernel& k) { k.output = Output::bf16_by_tma; }},
         {"only kernels for D of bf16 with 1x128 scales of a have an order of scales", of_recipe("1x128:128x128"),
-         [](Kernel& k) { k.scale_order = ScaleOrder::along_k; }},
+         [](Kernel& k) { k.scales_along_k = true; }},
         {"only kernels for D of bf16 with 1x128 scales of a have an order of scales",
          {.output = Output::bf16_by_tma},
-         [](Kernel& k) { k.scale_order = ScaleOrder::along_k; }},
+         [](Kernel& k) { k.scales_along_k = true; }},
     };
     return list;
 }

@@ -65,7 +65,7 @@ constexpr OperandTile operand_of(const Design& d, const Side& side, ScaleUse use
 /// which takes no registers. Kernels for bf16 of swap-AB and split-K tiles also serve one-byte scales, and so have
 /// ordinary loads. 128x128 scales of A need these too, because nothing else repeats them per row.
 constexpr void derive_scale_route(Design& d) {
-    const bool k_major = d.scale_order == ScaleOrder::along_k;
+    const bool k_major = d.scales_along_k;
     const bool by_four =
         k_major && !d.swap_ab && d.cluster.k_slices() == 1 && d.shape.warpgroups > 1 && !d.is_k_grouped();
     d.k_blocks_per_scale_copy = by_four ? 4 : 1;

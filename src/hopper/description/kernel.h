@@ -58,12 +58,6 @@ enum class Output : unsigned char {
     f32_by_tma,   // f32 by TMA, C too, any alpha; k > 0.
 };
 
-/// The order of 1x128 scales that a kernel for D of bf16 loads best. Kernels for other outputs load both orders.
-enum class ScaleOrder : unsigned char {
-    along_rows,  // By TMA.
-    along_k,     // Scales of A four k-blocks at a time by TMA; f32 scales in any strides by copies.
-};
-
 /// The dimensions of the tensor core: m counts rows of mma A (64 per wgmma), n counts rows of mma B (8 to 256).
 struct Shape {
     int m = 128;
@@ -121,7 +115,9 @@ struct Kernel {
     bool wide_rows = false;
     Groups groups = Groups::none;
     Output output = Output::any;
-    ScaleOrder scale_order = ScaleOrder::along_rows;
+    /// A kernel for D of bf16 loads 1x128 scales that are adjacent along rows, by TMA. Or it loads those along k: of A
+    /// by TMA, four k-blocks at a time, and f32 scales in any strides by copies. Other kernels load both.
+    bool scales_along_k = false;
     Debug debug{};
 
     constexpr bool operator==(const Kernel&) const = default;
@@ -163,7 +159,7 @@ constexpr void visit_fields(const Kernel& kernel, Visitor& visit) {
     visit.field("wide_rows", kernel.wide_rows);
     visit.field("groups", kernel.groups);
     visit.field("output", kernel.output);
-    visit.field("scale_order", kernel.scale_order);
+    visit.field("scales_along_k", kernel.scales_along_k);
     if (kernel.debug == Debug{}) return;  // for tests only: not part of the names of kernels that ship
     visit.group("debug", [&] {
         visit.field("every_lane_arrives", kernel.debug.every_lane_arrives);

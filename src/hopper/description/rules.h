@@ -74,7 +74,7 @@ constexpr const char* contradiction(const Kernel& kernel) {
     if (f32 && (kernel.swap_ab || mn_major || clustered || kernel.groups == Groups::rows))
         return "kernels for D of f32 store rows of one block";
     if (bf16_output && !has_all_outputs(kernel)) return "this pair of scales has no kernel for D of bf16 only";
-    if (kernel.scale_order == ScaleOrder::along_k && (!bf16_output || !has_1x128_scales(a, use_a)))
+    if (kernel.scales_along_k && (!bf16_output || !has_1x128_scales(a, use_a)))
         return "only kernels for D of bf16 with 1x128 scales of a have an order of scales";
     return nullptr;
 }

@@ -219,7 +219,7 @@ private:
 
     TILEWRIGHT_DEVICE void load_a_scales(Barrier& full, const WorkTileOf<design>& work, int k_block, int rows) {
         float* const to = shared_.scales_of_a(ring_.stage);
-        if constexpr (design.scale_order == ScaleOrder::along_k) {
+        if constexpr (design.scales_along_k) {
             const bool last = design.groups != Groups::rows && rows < design.d_rows;
             const TensorMap& map = last ? arguments_.a_scales_last : arguments_.a_scales;
             tma_load(to, map, full, k_block, work.row, work.matrix_of_a());

@@ -105,10 +105,8 @@ private:
     /// k, four k-blocks at once touch a quarter of the places in memory. A copy takes some 6 clocks per place
     /// (docs/experiments/007-k-major-scales.md). Swap-AB tiles become up to 14 % faster. Other tiles with one warpgroup
     /// become 4 % slower, because their copies start later.
-    static constexpr int at_once = design.swap_ab && design.stages >= 8 && !design.is_k_grouped() && !copies_b &&
-                                           design.scale_order == ScaleOrder::along_k
-                                       ? 4
-                                       : 1;
+    static constexpr int at_once =
+        design.swap_ab && design.stages >= 8 && !design.is_k_grouped() && !copies_b && design.scales_along_k ? 4 : 1;
     TILEWRIGHT_DEVICE static bool copies_a(int i) { return i % design.k_blocks_per_scale_copy == 0; }
 
     TILEWRIGHT_DEVICE void begin_tile(const WorkTileOf<design>& work) {
