@@ -22,11 +22,11 @@ std::string kernel_expression(const Kernel& kernel) {
 namespace {
 
 std::string side_text(const Side& side, ScaleUse use, bool folded) {
-    constexpr std::array values{"e4m3", "e5m2", "bf16", "e2m1"};
+    constexpr std::array values{"e4m3", "e5m2", "bf16"};
     constexpr std::array forms{"", " along rows", " packed", " in place"};
     constexpr std::array uses{"", " in the loop", " at the end"};
-    std::string text =
-        fmt::format("{}{}", values[static_cast<std::size_t>(side.values)], forms[static_cast<std::size_t>(side.form)]);
+    std::string text = side.is_packed() ? "e2m1" : values[static_cast<std::size_t>(side.values)];
+    text += forms[static_cast<std::size_t>(side.form)];
     if (side.scale_rows == 0) return text;
     const std::string k = side.scale_k == 0 ? "any" : std::to_string(side.scale_k);
     text += fmt::format(" with {}x{}{}", side.scale_rows, k, uses[static_cast<std::size_t>(use)]);

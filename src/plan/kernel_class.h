@@ -45,7 +45,7 @@ constexpr hopper::Kernel kernel_class(const Recipe& recipe, Accumulation accumul
 /// FP4 weights in packed tiles.
 constexpr hopper::Kernel with_packed_weights(hopper::Kernel kernel) {
     kernel.swap_ab = true;
-    kernel.b.values = hopper::ValueFormat::e2m1;
+    kernel.b.values = kernel.order.step == StepKind::bf16 ? hopper::ValueFormat::bf16 : hopper::ValueFormat::e4m3;
     kernel.b.form = hopper::Form::tiles;
     return kernel;
 }

@@ -71,7 +71,6 @@ inline const cuda::KernelPack& pack_of_all_candidates() {
         wide.wide_rows = true;
         hopper::Kernel in_place = wide;
         in_place.b.form = hopper::Form::rows_and_tiles;
-        expanded.b.values = hopper::ValueFormat::e4m3;
         expanded.b.form = hopper::Form::rows;
         for (const hopper::Kernel& family : {blocks, columns, wide, in_place, expanded}) {
             for (const hopper::Kernel& tile : planner::candidates(family)) {

@@ -144,7 +144,7 @@ TEST(TileCode, EveryFieldIsInTheName) {
                                       {.a = {.values = ValueFormat::e5m2}},
                                       {.b = {.values = ValueFormat::e5m2}},
                                       {.a = {.values = ValueFormat::bf16}},
-                                      {.b = {.values = ValueFormat::e2m1}},
+                                      {.b = {.values = ValueFormat::bf16}},
                                       {.a = {.form = Form::columns}},
                                       {.b = {.form = Form::columns}},
                                       {.b = {.form = Form::tiles}},

@@ -141,8 +141,8 @@ void compare(const Problem& problem, const Recipe& recipe, Compared& compared) {
     EXPECT_EQ(kernel.order, *order) << call;
     EXPECT_STREQ(contradiction(tile), nullptr) << call;
     EXPECT_STREQ(contradiction(kernel), nullptr) << call;
-    for (const auto& side : {design_of(kernel).mma_a, design_of(kernel).mma_b}) {
-        EXPECT_EQ(step_products(order->step), wgmma_k_bytes / (side.multiplied == ValueFormat::bf16 ? 2 : 1)) << call;
+    for (const Side& side : {kernel.a, kernel.b}) {
+        EXPECT_EQ(step_products(order->step), wgmma_k_bytes / (side.values == ValueFormat::bf16 ? 2 : 1)) << call;
     }
     ++compared.kernels;
     compared.packed += packed ? 1 : 0;

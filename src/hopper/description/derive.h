@@ -24,9 +24,7 @@ constexpr void derive_tile(Design& d) {
 // ---- 3. Operands and scales
 
 constexpr OperandTile operand_of(const Design& d, const Side& side, ScaleUse use, bool of_a) {
-    OperandTile operand{.side = side, .multiplied = side.values};
-    if (side.is_packed()) operand.multiplied = d.order.step == StepKind::bf16 ? ValueFormat::bf16 : ValueFormat::e4m3;
-    operand.rows = of_a ? d.d_rows : d.d_columns;
+    OperandTile operand{.side = side, .rows = of_a ? d.d_rows : d.d_columns};
     const bool shared = d.cluster.use == (of_a ? ClusterUse::share_a : ClusterUse::share_b);
     operand.loaded_rows = shared ? operand.rows / d.cluster.size : operand.rows;
     const int grouped_box = d.swap_ab ? token_box_rows : d.rows_per_warpgroup;

@@ -74,12 +74,11 @@ struct ScaleRoute {
 /// An operand as the loads see it.
 struct OperandTile {
     Side side{};
-    ValueFormat multiplied = ValueFormat::e4m3;  // The format in which the tensor core multiplies it.
-    int rows = 0;                                // in a stage
-    int loaded_rows = 0;                         // by this block; its peers load the rest of a shared operand
-    int box_rows = 0;                            // of one TMA box
-    int value_bytes = 0;                         // in a stage
-    int loaded_bytes = 0;                        // in a stage
+    int rows = 0;          // in a stage
+    int loaded_rows = 0;   // by this block; its peers load the rest of a shared operand
+    int box_rows = 0;      // of one TMA box
+    int value_bytes = 0;   // in a stage
+    int loaded_bytes = 0;  // in a stage
     /// Scales per row in a stage: 0, one per k-block, or one per step. 128x128 scales of B have a ring of chunks
     /// instead. Those of A are spread: each row gets its block's scale, as if they were 1x128 scales (scales_load.h).
     /// Scales of mma B are the costly ones: every warp reads those of all columns of the accumulators.

@@ -13,14 +13,14 @@ inline constexpr int warpgroup_threads = 128;
 inline constexpr int warpgroup_warps = 4;
 inline constexpr int step_k = 32;  // k-elements per scale of 1x32: a step
 
-/// The format of an operand's values. The tensor core multiplies e2m1 as e4m3 or as bf16.
-enum class ValueFormat : unsigned char { e4m3, e5m2, bf16, e2m1 };
+/// A format that the tensor core multiplies.
+enum class ValueFormat : unsigned char { e4m3, e5m2, bf16 };
 
 /// How the values of an operand lie in memory.
 enum class Form : unsigned char {
     rows,     // Contiguous along k.
     columns,  // Contiguous along the operand's rows (m of A, n of B): MN-major.
-    // FP4 weights: tiles of values and scales (src/formats/packed_layout.h), which the kernel decodes.
+    // FP4 weights: tiles of e2m1 values and scales (src/formats/packed_layout.h), which the kernel decodes.
     tiles,
     // FP4 weights that are read in place: values in rows along k, and tiles with only the data that follow the values.
     rows_and_tiles,
@@ -29,7 +29,7 @@ enum class Form : unsigned char {
 /// One operand. Its scales have one value per `scale_rows` rows and `scale_k` k-elements. `Kernel::order` says when
 /// they multiply the sums.
 struct Side {
-    ValueFormat values = ValueFormat::e4m3;
+    ValueFormat values = ValueFormat::e4m3;  // of FP4 weights: what they are decoded to
     Form form = Form::rows;
     /// 1 or 128; 0: no scales. Scales of a tensor count as scales of its rows.
     int scale_rows = 1;

@@ -39,7 +39,7 @@ constexpr const char* contradiction(const Kernel& kernel) {
 
     if (a.is_packed()) return "packed weights are b";
     if (packed && !kernel.swap_ab) return "packed weights are decoded on the rows of the tensor core, with swap";
-    if (packed != (b.values == ValueFormat::e2m1)) return "e2m1 values are packed, and nothing else is";
+    if (packed && b.values == ValueFormat::e5m2) return "packed weights are decoded to e4m3 or bf16";
     if (packed && (mn_major || shares || k_grouped)) return "packed weights take registers that this kernel needs";
     if ((kernel.swap_ab ? a : b).form == Form::columns) return "an MN-major operand is on the rows of the tensor core";
     if (mn_major && shares) return "an MN-major operand is taken from registers, which blocks do not share";
@@ -48,8 +48,7 @@ constexpr const char* contradiction(const Kernel& kernel) {
         return "values are read in place for fp8 with scales of rows";
 
     if (bf16 != (a.values == ValueFormat::bf16)) return "a has the values that the tensor core multiplies";
-    if (!bf16 && b.values == ValueFormat::bf16) return "bf16 is multiplied by bf16";
-    if (bf16 && !packed && b.values != ValueFormat::bf16) return "bf16 is multiplied by bf16";
+    if (bf16 != (b.values == ValueFormat::bf16)) return "bf16 is multiplied by bf16";
     if ((a.is_nvfp4() || b.is_nvfp4()) && !bf16) return "NVFP4 is multiplied as bf16";
     if (bf16 && kernel.output != Output::any) return "kernels for bf16 have no version for one output";
     if (bf16 && !packed) {

@@ -43,7 +43,7 @@ struct Fragments {
         const auto b = fragments_mma_b(c, subtile, box);
 #pragma unroll
         for (int step = 0; step < wgmma_steps; ++step) {
-            wgmma<design.wgmma_n, design.mma_a.multiplied, design.mma_b.multiplied>(
+            wgmma<design.wgmma_n, design.mma_a.side.values, design.mma_b.side.values>(
                 d, words[held(subtile)][step], b + step * (wgmma_k_bytes / descriptor_bytes), accumulate || step > 0);
         }
     }
@@ -70,7 +70,7 @@ TILEWRIGHT_DEVICE void issue(Consumer<design>& c, float (&d)[design.wgmma_n / 2]
     const MatrixDescriptor b = mma_b_rows(c, subtile);
 #pragma unroll
     for (int step = 0; step < wgmma_steps; ++step) {
-        wgmma<design.wgmma_n, design.mma_a.multiplied, design.mma_b.multiplied>(
+        wgmma<design.wgmma_n, design.mma_a.side.values, design.mma_b.side.values>(
             d, a + step * (wgmma_k_bytes / descriptor_bytes), b + step * (wgmma_k_bytes / descriptor_bytes),
             accumulate || step > 0);
     }

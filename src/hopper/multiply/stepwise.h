@@ -48,8 +48,8 @@ struct StepFeed {
         pin(partial);
         wgmma_fence();
         const MatrixDescriptor b = mma_b_rows(c, subtile) + step * (wgmma_k_bytes / descriptor_bytes);
-        wgmma<design.wgmma_n, design.mma_a.multiplied, design.mma_b.multiplied>(partial, fragments_[step % 2], b,
-                                                                                false);
+        wgmma<design.wgmma_n, design.mma_a.side.values, design.mma_b.side.values>(partial, fragments_[step % 2], b,
+                                                                                  false);
         wgmma_commit();
     }
 
@@ -93,7 +93,7 @@ struct StepFeed<design, FeedKind::shared> {
 #pragma unroll
         for (int i = 0; i < wgmmas; ++i) {
             const int at = (begin + i) * (wgmma_k_bytes / descriptor_bytes);
-            wgmma<design.wgmma_n, design.mma_a.multiplied, design.mma_b.multiplied>(partial, a + at, b + at, i > 0);
+            wgmma<design.wgmma_n, design.mma_a.side.values, design.mma_b.side.values>(partial, a + at, b + at, i > 0);
         }
         wgmma_commit();
     }

@@ -77,7 +77,7 @@ private:
         const auto b = fragments_mma_b(c_, subtile, box);
 #pragma unroll
         for (int step = first; step < first + 2; ++step) {
-            wgmma<design.wgmma_n, design.mma_a.multiplied, design.mma_b.multiplied>(
+            wgmma<design.wgmma_n, design.mma_a.side.values, design.mma_b.side.values>(
                 partial, feed_.words[Fragments<design>::held(subtile)][step],
                 b + step * (wgmma_k_bytes / descriptor_bytes), step > first);
         }
