@@ -69,7 +69,7 @@ TILEWRIGHT_DEVICE int load(Shared<design>& shared, const ArgumentsOf<design>& ar
                            const WorkTiles<design>& tiles) {
     Loader<design> loader(shared, arguments, tiles);
     // The first k-block needs no barrier of a peer and no work tile: it is loaded ahead of the block's synchronisation.
-    if constexpr (!design.has_scheduler() && !design.cluster.shares_operand()) loader.begin();
+    if constexpr (design.groups == Groups::none && !design.cluster.shares_operand()) loader.begin();
     if (lane_index() == 0) init_barriers<design>(shared, arguments);
     sync_warp();
     arrive_initialised<design>();
@@ -90,13 +90,13 @@ public:
     /// The part of the work that does not need the block's barriers.
     TILEWRIGHT_DEVICE void begin() {
         tiles_.prepare();
-        if constexpr (!design.has_scheduler()) {
+        if constexpr (design.groups == Groups::none) {
             if constexpr (design.block_scales_per_k_block > 0) block_scales_.read_first(tiles_.first(budget_));
         }
     }
 
     TILEWRIGHT_DEVICE int run() {
-        bool has_first = !design.has_scheduler();
+        bool has_first = design.groups == Groups::none;
         for (WorkTileOf<design> work = tiles_.first(budget_); work.exists != 0; work = tiles_.next(budget_)) {
             if constexpr (design.has_epilogue_scales) {
                 if constexpr (design.groups == Groups::rows) wait_for_earlier_kernels();  // for scales of A
@@ -157,7 +157,7 @@ public:
 
     /// Starts copies that do not need the block's barriers.
     TILEWRIGHT_DEVICE void begin() {
-        if constexpr (!design.has_scheduler()) {
+        if constexpr (design.groups == Groups::none) {
             if (by_copies()) copies_.begin();
         }
     }

@@ -29,19 +29,19 @@ constexpr int scale_bytes = 4;
 }  // namespace
 
 hopper::TensorMapDescription value_map(const OperandGeometry& operand, const OperandSizes& sizes,
-                                       const hopper::Design& tile, const hopper::OperandTile& side) {
+                                       const hopper::Design& tile, const hopper::OperandTile& part) {
     const int box_k = tile.stage_k / tile.k_boxes;  // elements in the 128 bytes of a row's box
     const int bytes = hopper::row_bytes / box_k;
     // Without any k no row is ever copied, and its stride may be anything.
     const std::int64_t rows = sizes.k == 0 ? 1 : sizes.rows;
     const std::int64_t batch = sizes.k == 0 ? 1 : sizes.batch;
-    if (side.is_mn_major()) {
+    if (part.side.form == hopper::Form::columns) {
         return {.base = base_of(operand, sizes),
                 .element_bytes = bytes,
                 .sizes = {size(sizes.rows), size(sizes.k), size(sizes.batch)},
                 .strides = {map_stride(operand.value_strides.k, sizes.k, bytes),
                             map_stride(operand.value_strides.group, batch, bytes)},
-                .box = {static_cast<hopper::u32>(side.box_rows), static_cast<hopper::u32>(tile.stage_k), 1},
+                .box = {static_cast<hopper::u32>(part.box_rows), static_cast<hopper::u32>(tile.stage_k), 1},
                 .swizzled = true};
     }
     return {.base = base_of(operand, sizes),
@@ -49,7 +49,7 @@ hopper::TensorMapDescription value_map(const OperandGeometry& operand, const Ope
             .sizes = {size(sizes.k), size(sizes.rows), size(sizes.batch)},
             .strides = {map_stride(operand.value_strides.row, rows, bytes),
                         map_stride(operand.value_strides.group, batch, bytes)},
-            .box = {static_cast<hopper::u32>(box_k), static_cast<hopper::u32>(side.box_rows), 1},
+            .box = {static_cast<hopper::u32>(box_k), static_cast<hopper::u32>(part.box_rows), 1},
             .swizzled = true};
 }
 

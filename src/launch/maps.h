@@ -11,7 +11,7 @@ namespace tilewright::launch {
 
 /// Values as (k, row, batch), MN-major ones as (row, k, batch), swizzled.
 hopper::TensorMapDescription value_map(const OperandGeometry& operand, const planner::OperandSizes& sizes,
-                                       const hopper::Design& tile, const hopper::OperandTile& side);
+                                       const hopper::Design& tile, const hopper::OperandTile& part);
 
 /// Unpacked weights read in place, as (byte along k, row, batch), swizzled.
 hopper::TensorMapDescription code_map(const OperandGeometry& operand, const planner::OperandSizes& sizes,

@@ -266,7 +266,8 @@ double start_of_blocks(const CostInputs& inputs) {
     const double first_stages =
         model.first_stages * over.grid() * tile.value_bytes_per_stage() / device.memory_bytes_per_second;
     const double clusters = tile.cluster.size > 1 ? model.cluster_seconds : 0;
-    const double warpgroups = tile.has_scheduler() ? (tile.shape.warpgroups - 1) * model.taking_seconds : 0;
+    const double warpgroups =
+        tile.groups != hopper::Groups::none ? (tile.shape.warpgroups - 1) * model.taking_seconds : 0;
     return over.grid() * model.block_seconds + warpgroups + clusters + first_stages;
 }
 

@@ -38,7 +38,7 @@ Reason mn_major_operand(const hopper::Design& tile, const Workload&, const Devic
     const bool of_a = tile.a.form == hopper::Form::columns;
     if (!of_a && tile.b.form != hopper::Form::columns) return std::nullopt;
     const std::string operand = of_a ? "an M-major a" : "an N-major b";
-    if (tile.mma_b.is_mn_major()) {
+    if (tile.mma_b.side.form == hopper::Form::columns) {
         return fmt::format("{}: {} must be on the rows of the tensor core, {}", block(tile), operand,
                            of_a ? "without swap" : "with swap");
     }

@@ -77,7 +77,7 @@ double step_clocks(const hopper::Design& tile) {
 double feed_stall(const hopper::Design& tile) {
     constexpr double clocks = 80;
     if (tile.feed == hopper::FeedKind::shared || tile.order.step == StepKind::bf16 ||
-        (tile.mma_a.is_mn_major() && tile.loop == hopper::Loop::filling_next))
+        (tile.feed == hopper::FeedKind::transposed && tile.loop == hopper::Loop::filling_next))
         return 0;
     const double loads = tile.rows_per_warpgroup / static_cast<double>(hopper::wgmma_m);
     return loads * clocks / tile.shape.warpgroups;

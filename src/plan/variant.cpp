@@ -50,7 +50,7 @@ std::vector<hopper::Kernel> wide_kernels(const hopper::Kernel& tile) {
 
 bool can_run(const Geometry& g, const hopper::Kernel& kernel) {
     const hopper::Design tile = design_of(kernel);
-    if (g.b.packed.given && tile.has_windows() != (g.b.packed.windows != 0)) return false;
+    if (g.b.packed.given && (tile.feed == hopper::FeedKind::windowed) != (g.b.packed.windows != 0)) return false;
     if (g.b.packed.given && (tile.b.form == hopper::Form::rows_and_tiles) != g.b.packed.raw) return false;
     if (g.b.packed.given && tile.has_wide_steps() != (g.b.packed.wide_row >= 0)) return false;
     if (tile.output == hopper::Output::any) return true;

@@ -59,7 +59,7 @@ struct PackedCase {
 /// Rows of A, or of scales that are adjacent along k, which TMA was asked for and which do not exist.
 std::string outside_rows(const hopper::Design& tile, const Geometry& g, const emulator::Counts& counts) {
     if (tile.groups == hopper::Groups::rows || tile.groups == hopper::Groups::k_anywhere ||
-        tile.operand_a().is_mn_major())
+        tile.operand_a().side.form == hopper::Form::columns)
         return {};
     const auto outside = [&](const void* base) {
         const auto found = counts.outside_rows.find(base);

@@ -155,9 +155,9 @@ bool any_kernel(Is is) {
     return std::ranges::any_of(emulated_kernels(), [&](const EmulatedKernel& kernel) { return is(kernel.tile); });
 }
 
-bool feeds(const Design& t) { return t.mma_a.is_mn_major() && t.loop == hopper::Loop::filling_next; }
+bool feeds(const Design& t) { return t.feed == hopper::FeedKind::transposed && t.loop == hopper::Loop::filling_next; }
 bool decodes(const Design& t) { return t.b.is_packed() && t.loop == hopper::Loop::filling_next; }
-bool fills_windows(const Design& t) { return t.has_windows() && t.fills_next_window; }
+bool fills_windows(const Design& t) { return t.feed == hopper::FeedKind::windowed && t.fills_next_window; }
 bool steps(const Design& t) { return t.loop == hopper::Loop::steps; }
 
 /// Operands in registers are made ahead of the next multiplication: of 64 rows per warpgroup or 128, in one wgmma along
@@ -174,7 +174,9 @@ TEST(Matrix, HasKernelsOfEachLoop) {
         [](const Design& t) { return fills_windows(t) && t.rows_per_warpgroup == 64; },
         [](const Design& t) { return fills_windows(t) && t.rows_per_warpgroup == 128; },
         [](const Design& t) { return fills_windows(t) && t.wgmmas_along_n == 2; },
-        [](const Design& t) { return t.has_windows() && !t.fills_next_window && t.wgmmas_along_n == 2; },
+        [](const Design& t) {
+            return t.feed == hopper::FeedKind::windowed && !t.fills_next_window && t.wgmmas_along_n == 2;
+        },
         [](const Design& t) { return t.has_wide_steps() && t.wgmmas_along_n == 2; },
         [](const Design& t) { return t.b.is_nvfp4() && t.loop == hopper::Loop::two_partials; },
         [](const Design& t) { return t.b.is_nvfp4() && t.loop != hopper::Loop::two_partials; },

@@ -21,7 +21,7 @@ inline const char* tile_recipe(const hopper::Kernel& tile) {
 
 /// Kernels for windows of scales take weights with wide rows.
 inline check::FarScales tile_far_scales(const hopper::Kernel& tile) {
-    return {.one_row_in = design_of(tile).has_windows() ? 2 : 0};
+    return {.one_row_in = design_of(tile).feed == hopper::FeedKind::windowed ? 2 : 0};
 }
 
 /// Where groups begin anywhere, TMA can load only K-major scales: other kernels for one output run masked groups.

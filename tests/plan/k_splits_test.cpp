@@ -19,9 +19,10 @@ namespace {
 
 TEST(KSplits, AreMultiplesOfAStageThatDivideKEvenly) {
     EXPECT_TRUE(k_splits({}, 1000).empty());
-    EXPECT_EQ(k_splits({.cluster = hopper::split_k(4)}, 1000), (std::vector<std::int64_t>{256, 512, 768}));
-    EXPECT_EQ(k_splits({.cluster = hopper::split_k(2)}, 7168), (std::vector<std::int64_t>{3584}));
-    EXPECT_EQ(k_splits({.cluster = hopper::split_k(8)}, 3 * 128),
+    EXPECT_EQ(k_splits({.cluster = {hopper::ClusterUse::split_k, 4}}, 1000),
+              (std::vector<std::int64_t>{256, 512, 768}));
+    EXPECT_EQ(k_splits({.cluster = {hopper::ClusterUse::split_k, 2}}, 7168), (std::vector<std::int64_t>{3584}));
+    EXPECT_EQ(k_splits({.cluster = {hopper::ClusterUse::split_k, 8}}, 3 * 128),
               (std::vector<std::int64_t>{0, 0, 128, 128, 128, 256, 256}));
 }
 
@@ -65,7 +66,7 @@ TEST(KSplits, WideRowsOfPackedWeightsChangeNoChoice) {
                         const Geometry g = geometry(wide);
                         const hopper::Kernel tile = chosen_tile(wide, gpu_call(g), h200());
                         EXPECT_EQ(k_splits(tile, 7168), splits);
-                        EXPECT_TRUE(design_of(variant(g, tile)).has_windows());
+                        EXPECT_TRUE(design_of(variant(g, tile)).feed == hopper::FeedKind::windowed);
                         EXPECT_TRUE(can_run(g, variant(g, tile)));
                         EXPECT_FALSE(can_run(g, tile)) << "a kernel without windows";
                     }

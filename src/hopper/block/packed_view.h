@@ -12,7 +12,7 @@ namespace tilewright::hopper {
 template <Design design>
 TILEWRIGHT_DEVICE int loaded_tile_bytes(const ArgumentsOf<design>& arguments) {
     if constexpr (design.b.form == Form::rows_and_tiles) return raw_tile_bytes;
-    return design.has_windows() ? arguments.packed.tile_bytes : packed_tile_bytes(design.b.scale_k);
+    return design.feed == FeedKind::windowed ? arguments.packed.tile_bytes : packed_tile_bytes(design.b.scale_k);
 }
 
 }  // namespace tilewright::hopper

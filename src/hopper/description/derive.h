@@ -10,6 +10,15 @@ namespace tilewright::hopper {
 
 constexpr void derive_tile(Design& d) {
     const bool doubled = d.order.step == StepKind::bf16;
+    const Side& rows = d.swap_ab ? d.b : d.a;  // of mma A
+    if (rows.form == Form::columns) {
+        d.feed = FeedKind::transposed;
+    } else if (rows.is_packed() && !doubled) {
+        d.feed = d.wide_rows ? FeedKind::windowed : FeedKind::decoded;
+    } else if (rows.is_packed()) {
+        const bool promotes_k_blocks = d.order.has(ScaleUse::chains) && d.order.chain != step_k;
+        d.feed = promotes_k_blocks ? FeedKind::k_block_to_bf16 : FeedKind::decoded_to_bf16;
+    }
     d.stage_k = doubled && !d.b.is_packed() ? 64 : packed_k;
     d.k_boxes = d.stage_k * (doubled ? 2 : 1) / row_bytes;
     d.d_rows = d.swap_ab ? d.shape.n : d.shape.m;
@@ -36,7 +45,8 @@ constexpr OperandTile operand_of(const Design& d, const Side& side, ScaleUse use
         operand.loaded_bytes = operand.rows * raw_row_bytes + packed_tiles * raw_tile_bytes;
         operand.value_bytes = round_up(operand.loaded_bytes, raw_alignment);
     } else if (side.form == Form::tiles) {
-        operand.loaded_bytes = packed_tiles * packed_tile_bytes(side.scale_k, d.has_windows() ? most_windows : 0);
+        operand.loaded_bytes =
+            packed_tiles * packed_tile_bytes(side.scale_k, d.feed == FeedKind::windowed ? most_windows : 0);
         operand.value_bytes = operand.loaded_bytes;
     } else {
         operand.loaded_bytes = operand.rows * d.k_boxes * row_bytes;
@@ -62,22 +72,6 @@ constexpr OperandTile operand_of(const Design& d, const Side& side, ScaleUse use
 /// Kernels for K-major scales and for D of f32 copy what TMA cannot load (load/scales_copy.h): f32 in any strides,
 /// which takes no registers. Kernels for bf16 of swap-AB and split-K tiles also serve one-byte scales, and so have
 /// ordinary loads. 128x128 scales of A need these too, because nothing else repeats them per row.
-constexpr void derive_scale_route(Design& d) {
-    const bool k_major = d.scales_along_k;
-    const bool by_four =
-        k_major && !d.swap_ab && d.cluster.k_slices() == 1 && d.shape.warpgroups > 1 && !d.is_k_grouped();
-    d.k_blocks_per_scale_copy = by_four ? 4 : 1;
-    if (!d.has_row_scales()) return;
-    const bool spreads = d.a.scale_rows > 1 && d.order.a == ScaleUse::chains && d.order.chain != step_k;
-    if (d.order.chain == step_k || spreads) {
-        d.scale_route = {.loads = true};
-    } else if (k_major || d.output == Output::f32_by_tma) {
-        d.scale_route = {.tma = !k_major || by_four, .copies = true};
-    } else {
-        d.scale_route = {.tma = true, .loads = d.output == Output::any || d.swap_ab || d.cluster.k_slices() > 1};
-    }
-}
-
 constexpr void derive_operands(Design& d) {
     const OperandTile a = operand_of(d, d.a, d.order.a, true), b = operand_of(d, d.b, d.order.b, false);
     d.mma_a = d.swap_ab ? b : a;
@@ -90,7 +84,19 @@ constexpr void derive_operands(Design& d) {
     const bool nvfp4 = d.a.is_nvfp4() || d.b.is_nvfp4(), folds = d.order.folded != Folded::none;
     d.has_epilogue_scales = d.order.has(ScaleUse::end) || folds || (nvfp4 && d.order.has(ScaleUse::chains));
     d.scales_alpha = nvfp4 && !d.has_epilogue_scales;
-    derive_scale_route(d);
+
+    const bool splits = d.cluster.k_slices() > 1;
+    const bool by_four = d.scales_along_k && !d.swap_ab && !splits && d.shape.warpgroups > 1 && !d.is_k_grouped();
+    d.k_blocks_per_scale_copy = by_four ? 4 : 1;
+    if (!d.has_row_scales()) return;
+    const bool spreads = d.a.scale_rows > 1 && d.order.a == ScaleUse::chains;
+    if (d.order.chain == step_k || spreads) {
+        d.scale_route = {.loads = true};
+    } else if (d.scales_along_k || d.output == Output::f32_by_tma) {
+        d.scale_route = {.tma = !d.scales_along_k || by_four, .copies = true};
+    } else {
+        d.scale_route = {.tma = true, .loads = d.output == Output::any || d.swap_ab || splits};
+    }
 }
 
 // ---- 6, because shared memory limits the blocks of an SM, and these limit registers. The output
@@ -112,7 +118,7 @@ constexpr void derive_output(Design& d) {
 
 // ---- 7. Shared memory
 
-constexpr int work_slots(const Design& d) { return d.has_scheduler() ? work_tile_slots : 1; }
+constexpr int work_slots(const Design& d) { return d.groups != Groups::none ? work_tile_slots : 1; }
 
 /// The members of Shared in order, each at a multiple of its alignment. TMA writes scales to multiples of 128 bytes. An
 /// array has at least one element.
@@ -143,14 +149,6 @@ constexpr void derive_shared_memory(Design& d) {
 /// take some more if alpha and C do too. As NVRTC 13.0 compiles the loops, two kinds differ. Loops that decode to bf16
 /// and promote k-blocks have fewer: 256x64 of four warpgroups has wgmmas of 32 columns without spills. Loops that
 /// promote steps of bf16 on both sides have more (64x192 of grouped kernels).
-constexpr int other_registers(const Design& d) {
-    constexpr int usual = 32;
-    const bool bf16 = d.order.step == StepKind::bf16, steps = d.order.chain == step_k;
-    const bool scales_rows_at_end = d.order.has(ScaleUse::end) || d.order.folded == Folded::b;
-    const int loop = steps && bf16 && !d.b.is_packed() ? 8 : bf16 && d.order.has(ScaleUse::chains) && !steps ? -8 : 0;
-    return usual + loop + (scales_rows_at_end && d.output == Output::any ? 16 : 0);
-}
-
 constexpr void derive_registers(Design& d) {
     d.threads = (producer_warps + d.shape.warpgroups * warpgroup_warps) * warp_threads;
     // With split-K two blocks, if they fit, because clusters of 4 and 8 leave some SMs without a block.
@@ -165,57 +163,38 @@ constexpr void derive_registers(Design& d) {
         const int pool = d.launch_registers * d.threads - d.producer_registers * warpgroup_threads;
         d.consumer_registers = min(pool / (d.shape.warpgroups * warpgroup_threads) / 8 * 8, 240);
     }
-    d.mma_register_budget = d.consumer_registers - other_registers(d);
+    const bool bf16 = d.order.step == StepKind::bf16, steps = d.order.chain == step_k;
+    const bool scales_rows_at_end = d.order.has(ScaleUse::end) || d.order.folded == Folded::b;
+    int others = 32;
+    if (bf16 && steps && !d.b.is_packed()) others += 8;
+    if (bf16 && !steps && d.order.has(ScaleUse::chains)) others -= 8;
+    if (scales_rows_at_end && d.output == Output::any) others += 16;
+    d.mma_register_budget = d.consumer_registers - others;
 }
 
 // ---- 5. The mainloop
-
-constexpr FeedKind feed_of(const Design& d) {
-    if (d.mma_a.side.is_packed()) {
-        if (d.order.step == StepKind::fp8) return d.wide_rows ? FeedKind::windowed : FeedKind::decoded;
-        const bool of_k_blocks = d.order.has(ScaleUse::chains) && d.order.chain != step_k;
-        return of_k_blocks ? FeedKind::k_block_to_bf16 : FeedKind::decoded_to_bf16;
-    }
-    return d.mma_a.is_mn_major() ? FeedKind::transposed : FeedKind::shared;
-}
 
 /// Registers per thread for 64 rows of mma A and one box of k, or both boxes.
 constexpr int feed_registers(const Design& d) {
     const int boxes = d.feed == FeedKind::k_block_to_bf16 ? d.k_boxes : 1;
     return d.feed == FeedKind::shared ? 0 : boxes * wgmma_steps * fragment_words;
 }
-/// One partial accumulator, the registers that feed its wgmmas, and the scales of its columns, which are read in
-/// advance.
-constexpr int registers_per_partial(const Design& d, int columns) {
-    return columns / 2 + feed_registers(d) + (d.mma_b.scales_of_row > 0 ? columns / 4 : 0);
-}
-/// Registers of the partial sums, with wgmmas of `columns` columns.
-constexpr int partial_registers_of(const Design& d, int columns) {
+/// Registers of the partial sums, with wgmmas of `columns` columns. If k-blocks are promoted, they are in `partials`
+/// partial accumulators.
+constexpr int partial_registers(const Design& d, int columns, int partials = 1) {
+    const int scales = d.mma_b.scales_of_row > 0 ? columns / 4 : 0;  // of columns, which are read in advance
     if (d.order.chain == step_k) {
         // Two partial accumulators, the fragments of a step that feed them, and the scales of one's columns. Both
         // halves of 128 rows share these scales. (A k-block's values count among the other registers of a thread.)
         const int wgmmas = d.order.step == StepKind::bf16 ? 2 : 1;
         const int fragments = d.feed == FeedKind::shared ? 0 : wgmmas * fragment_words;
-        return 2 * (columns / 2 + fragments) + (d.mma_b.scales_of_row > 0 ? columns / 4 : 0);
+        return 2 * (columns / 2 + fragments) + scales;
     }
+    if (d.order.chain != 0) return partials * (columns / 2 + feed_registers(d) + scales);
+    // Without promotion, a k-block's wgmmas are issued while the previous k-block's wgmmas run.
+    const int fragments = d.held_rows / wgmma_m * feed_registers(d);
     // Wide rows with bf16: the fragments, and a partial accumulator or the saved sums of a subtile in its place.
-    if (d.has_wide_steps()) return columns / 2 + d.held_rows / wgmma_m * feed_registers(d);
-    return registers_per_partial(d, columns);
-}
-
-/// If accumulators are promoted, n is halved until a partial accumulator fits in addition. (Two of them, one promoted
-/// while the next is multiplied, gained nothing: docs/experiments/004-one-accumulator.md.)
-constexpr void derive_subtiles(Design& d) {
-    const bool keeps_sums = d.order.chain == 0 && !d.has_wide_steps();
-    const auto fits = [&] {
-        const int partial = partial_registers_of(d, d.shape.n / d.wgmmas_along_n);
-        return d.accumulator_registers + partial <= d.mma_register_budget;
-    };
-    while (!keeps_sums && d.wgmmas_along_n < 4 && !fits() && d.shape.n % (16 * d.wgmmas_along_n) == 0) {
-        d.wgmmas_along_n *= 2;
-    }
-    d.wgmma_n = d.shape.n / d.wgmmas_along_n;
-    d.subtiles = d.rows_per_warpgroup / wgmma_m * d.wgmmas_along_n;
+    return fragments + (d.has_wide_steps() ? max(fragments, columns / 2) : fragments);
 }
 
 /// The loops with promotion per k-block:
@@ -239,14 +218,14 @@ constexpr Loop loop_of(const Design& d) {
     const bool pauses = scales && d.order.chain == d.stage_k && (d.shape.n * d.shape.warpgroups <= 192 || decodes);
     const bool by_itself = d.shape.warpgroups == 1 || d.swap_ab;
     const int decoding = decodes ? 16 : 0;  // values, scales and tables
-    const int of_two = d.accumulator_registers + 2 * registers_per_partial(d, d.shape.n) + decoding;
+    const int of_two = d.accumulator_registers + partial_registers(d, d.shape.n, 2) + decoding;
     if (d.subtiles == 1 && pauses && by_itself && !transposes && of_two <= d.mma_register_budget)
         return Loop::two_partials;
 
     const bool large = d.rows_per_warpgroup > wgmma_m && d.wgmmas_along_n > 1;
     const int spare = !transposes || !scales ? 0 : d.output != Output::any && large ? 8 : -8;
     const bool makes_fragments = transposes || d.feed == FeedKind::decoded || d.feed == FeedKind::windowed;
-    const int of_both = d.accumulator_registers + registers_per_partial(d, d.wgmma_n) + feed_registers(d);
+    const int of_both = d.accumulator_registers + partial_registers(d, d.wgmma_n) + feed_registers(d);
     if (makes_fragments && d.k_blocks_per_scale_copy != 4 && of_both <= d.mma_register_budget + spare)
         return Loop::filling_next;
 
@@ -254,32 +233,28 @@ constexpr Loop loop_of(const Design& d) {
     return in_fours ? Loop::in_fours : Loop::k_blocks;
 }
 
-constexpr int partial_registers_of(const Design& d) {
-    if (d.order.chain == step_k) return partial_registers_of(d, d.wgmma_n);
-    // Without promotion, a k-block's wgmmas are issued while the previous k-block's wgmmas run.
-    const int unpromoted = 2 * d.held_rows / wgmma_m * feed_registers(d);
-    if (d.has_wide_steps()) return max(unpromoted, partial_registers_of(d, d.wgmma_n));
-    if (d.order.chain == 0) return unpromoted;
-    return (d.loop == Loop::two_partials ? 2 : 1) * registers_per_partial(d, d.wgmma_n);
-}
-
+/// If accumulators are promoted, n is halved until a partial accumulator fits in addition. (Two of them, one promoted
+/// while the next is multiplied, gained nothing: docs/experiments/004-one-accumulator.md.)
 constexpr void derive_mainloop(Design& d) {
-    d.feed = feed_of(d);
     // Without promotion, all subtiles of a k-block are issued together.
     d.held_rows = d.order.chain == 0 ? d.rows_per_warpgroup : wgmma_m;
-    derive_subtiles(d);
+    const auto fits = [&] {
+        const int partial = partial_registers(d, d.shape.n / d.wgmmas_along_n);
+        return d.accumulator_registers + partial <= d.mma_register_budget;
+    };
+    const bool keeps_sums = d.order.chain == 0 && !d.has_wide_steps();
+    while (!keeps_sums && d.wgmmas_along_n < 4 && !fits() && d.shape.n % (16 * d.wgmmas_along_n) == 0) {
+        d.wgmmas_along_n *= 2;
+    }
+    d.wgmma_n = d.shape.n / d.wgmmas_along_n;
+    d.subtiles = d.rows_per_warpgroup / wgmma_m * d.wgmmas_along_n;
     d.loop = loop_of(d);
-    d.mma_registers = d.accumulator_registers + partial_registers_of(d);
+    d.mma_registers = d.accumulator_registers + partial_registers(d, d.wgmma_n, d.loop == Loop::two_partials ? 2 : 1);
     // Warpgroups with wide rows also hold the exponents of windows, and the column scales if these are epilogue scales
     // for other rows.
     constexpr int exponents = 8;
     const int with_window = d.accumulator_registers + d.wgmma_n / 2 + d.wgmma_n / 4 + 2 * feed_registers(d) + exponents;
     d.fills_next_window = d.feed == FeedKind::windowed && d.loop != Loop::steps && with_window <= d.mma_register_budget;
-    // The scales of a subtile's columns are read while the previous subtile is promoted (multiply/stepwise.h), if there
-    // are registers for the scales of both subtiles. Windows leave none.
-    const int others = d.mma_b.scales_of_row > 0 ? d.wgmma_n / 4 : 0;
-    d.reads_scales_ahead =
-        d.loop == Loop::steps && !d.has_windows() && d.mma_registers + others <= d.mma_register_budget;
 }
 
 constexpr Design design_of(const Kernel& kernel) {

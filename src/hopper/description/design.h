@@ -85,7 +85,6 @@ struct OperandTile {
     int scales_of_row = 0;
     int scales_in_stage = 0;  // floats of memory for them
 
-    constexpr bool is_mn_major() const { return side.form == Form::columns; }
     constexpr int scale_bytes() const { return rows * scales_of_row * 4; }
 };
 
@@ -100,8 +99,10 @@ struct StoreBox {
 };
 
 struct Design : Kernel {
-    // -- 1. A stage. Elements of k: as many as a packed tile has. With bf16 on both sides there are half of them, in as
-    // many bytes as fp8. With twice as many bytes, only one stage of 128x256 would fit in addition to D.
+    // -- 1. A stage, and the way of its values. Elements of k: as many as a packed tile has. With bf16 on both sides
+    // there are half of them, in as many bytes as fp8. With twice as many bytes, only one stage of 128x256 would fit in
+    // addition to D.
+    FeedKind feed = FeedKind::shared;
     int stage_k = 0;
     int k_boxes = 0;  // TMA boxes of a row's k in a stage, 128 bytes each
 
@@ -138,7 +139,6 @@ struct Design : Kernel {
     int mma_register_budget = 0;  // registers of a consumer thread that the mma may use
 
     // -- 5. The mainloop.
-    FeedKind feed = FeedKind::shared;
     Loop loop = Loop::k_blocks;
     int held_rows = 0;      // of mma A that a feed holds in registers at once
     int mma_registers = 0;  // accumulators, partial sums and what feeds them
@@ -146,7 +146,6 @@ struct Design : Kernel {
     int wgmma_n = 0;
     int subtiles = 0;  // of a warpgroup: 64 rows and wgmma_n columns, one wgmma each
     bool fills_next_window = false;
-    bool reads_scales_ahead = false;
 
     // -- 6. The output.
     int fragments_per_block = 0;  // split-K: fragments that a block reduces; the last block may have fewer
@@ -161,12 +160,9 @@ struct Design : Kernel {
     constexpr const OperandTile& operand_a() const { return swap_ab ? mma_b : mma_a; }
     constexpr const OperandTile& operand_b() const { return swap_ab ? mma_a : mma_b; }
     constexpr bool is_k_grouped() const { return groups == Groups::k_aligned || groups == Groups::k_anywhere; }
-    /// One warp reads the sizes of groups and produces work tiles for the others.
-    constexpr bool has_scheduler() const { return groups != Groups::none; }
     constexpr bool has_row_scales() const { return mma_a.scales_of_row > 0 || mma_b.scales_of_row > 0; }
-    /// Rows may be wide, and are then multiplied in exponent windows (fp8).
-    constexpr bool has_windows() const { return wide_rows && order.step == StepKind::fp8; }
-    /// Rows may be wide, and are then promoted after each 32 k-elements (bf16; multiply/wide_rows.h).
+    /// Rows may be wide, and are then promoted after each 32 k-elements (bf16; multiply/wide_rows.h). Those of fp8 are
+    /// multiplied in exponent windows, by the feed `windowed`.
     constexpr bool has_wide_steps() const { return wide_rows && order.step == StepKind::bf16; }
     constexpr int value_bytes_per_stage() const { return mma_a.loaded_bytes + mma_b.loaded_bytes; }
     /// Clocks that an SM's tensor cores need for a k-block, at 4096 products per clock for fp8 and half of that for
@@ -180,9 +176,9 @@ struct Design : Kernel {
 /// of bytes, which are two adjacent rows of an MN-major operand, are transposed by ldmatrix. For r and r + 8 of a
 /// warp's 16 rows, the tensor core therefore takes rows 2 r and 2 r + 1. Only the epilogue and row scales see this.
 constexpr int fragment_row(const Design& design, int lane) {
-    return design.mma_a.is_mn_major() ? lane / 4 * 2 : lane / 4;
+    return design.feed == FeedKind::transposed ? lane / 4 * 2 : lane / 4;
 }
-constexpr int fragment_row_step(const Design& design) { return design.mma_a.is_mn_major() ? 1 : 8; }
+constexpr int fragment_row_step(const Design& design) { return design.feed == FeedKind::transposed ? 1 : 8; }
 
 /// Where a warpgroup's share of the tile of D begins.
 constexpr int share_row(const Design& design, int warpgroup) {
@@ -199,7 +195,7 @@ constexpr int share_column(const Design& design, int warpgroup) {
 constexpr int rows_of_a(const Design& design, int rows) {
     constexpr int pattern = 8;
     const OperandTile& a = design.operand_a();
-    if (a.is_mn_major()) return design.d_rows;
+    if (a.side.form == Form::columns) return design.d_rows;
     const bool shared = design.cluster.use == ClusterUse::share_a;
     return min(shared ? round_up(rows, pattern * design.cluster.size) : rows, design.d_rows);
 }

@@ -23,11 +23,11 @@ constexpr Role role_of(const Design& design, int warp) {
     if (warp >= producer_warps) return Role::multiply;
     if (warp == 0) return Role::load;
     if (warp == 1) {
-        if (design.has_scheduler()) return Role::scheduler;
+        if (design.groups != Groups::none) return Role::scheduler;
         const bool loads_scales = design.block_scales_per_k_block > 0 || design.has_epilogue_scales;
         return loads_scales ? Role::block_and_epilogue_scales : Role::spare;
     }
-    if (warp == 2) return design.has_row_scales() || design.has_scheduler() ? Role::row_scales : Role::spare;
+    if (warp == 2) return design.has_row_scales() || design.groups != Groups::none ? Role::row_scales : Role::spare;
     return design.cluster.k_slices() > 1 ? Role::spare : Role::store;
 }
 

@@ -75,7 +75,7 @@ TILEWRIGHT_DEVICE void init_barriers(Shared<design>& shared, const Arguments& ar
     }
     if constexpr (design.is_k_grouped())
         init(shared.landed.barriers, BarrierName::none);  // waits for it have the name `full`
-    if constexpr (design.has_scheduler()) {
+    if constexpr (design.groups != Groups::none) {
         init(shared.work_full, BarrierName::work_full);
         init(shared.work_empty, BarrierName::work_empty);
     }

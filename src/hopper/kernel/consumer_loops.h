@@ -108,7 +108,7 @@ template <Design design>
 constexpr bool overlaps_epilogue() {
     const bool can = design.loop == Loop::k_blocks || (design.loop == Loop::two_partials && design.swap_ab);
     return can && design.output == Output::bf16_by_tma && design.groups == Groups::none &&
-           design.cluster.k_slices() == 1 && !design.has_windows() && design.wgmma_n % 16 == 0;
+           design.cluster.k_slices() == 1 && design.feed != FeedKind::windowed && design.wgmma_n % 16 == 0;
 }
 
 /// Returns the rest of the wait budget.
@@ -123,8 +123,7 @@ TILEWRIGHT_DEVICE int consume(Shared<design>& shared, const ArgumentsOf<design>&
         .warpgroup = warpgroup,
         .warp = warp % 4,
         .lane = lane,
-        .row_in_tile = warpgroup * design.rows_per_warpgroup + warp % 4 * warp_rows +
-                       lane / 4 * (design.mma_a.is_mn_major() ? 2 : 1),
+        .row_in_tile = warpgroup * design.rows_per_warpgroup + warp % 4 * warp_rows + fragment_row(design, lane),
         .k_blocks = k_slice_of<design>(arguments).count,
         .mma_a_descriptor = design.b.is_packed() ? 0
                                                  : matrix_descriptor(shared.mma_a_values[0] +

@@ -38,7 +38,7 @@ TILEWRIGHT_DEVICE void load_mn_major(u8* to, const TensorMap& map, Barrier& full
 template <Design design, OperandTile operand>
 TILEWRIGHT_DEVICE void load_rows(u8* to, const TensorMap& map, Barrier& full, int k, int row, int batch,
                                  int wanted = operand.rows) {
-    if constexpr (operand.is_mn_major()) return load_mn_major<operand>(to, map, full, k, row, batch);
+    if constexpr (operand.side.form == Form::columns) return load_mn_major<operand>(to, map, full, k, row, batch);
     constexpr int rows = operand.loaded_rows;
     const int begin = rows < operand.rows ? block_rank() * rows : 0;
     for (int i = 0; i < rows; i += operand.box_rows) {
@@ -94,9 +94,9 @@ public:
     /// Loads all other k-blocks, and waits until all are read. Returns the rest of the wait budget.
     TILEWRIGHT_DEVICE int run() {
         if constexpr (design.groups == Groups::k_anywhere) this->claim_entry();
-        if constexpr (design.has_scheduler()) stamp_(Event::begins);
+        if constexpr (design.groups != Groups::none) stamp_(Event::begins);
         WorkTileOf<design> work = tiles_.first(budget_);
-        if constexpr (design.has_scheduler()) stamp_(Event::takes);
+        if constexpr (design.groups != Groups::none) stamp_(Event::takes);
         if constexpr (design.groups == Groups::rows) {
             if (arguments_.weights_ready) begin_with_weights(work);
         }
@@ -164,7 +164,7 @@ private:
 
     /// The bytes that `value_bytes` counts although they do not exist.
     TILEWRIGHT_DEVICE int missing_packed_bytes(const WorkTileOf<design>& work) {
-        if constexpr (design.has_windows() && design.b.form == Form::tiles) {
+        if constexpr (design.feed == FeedKind::windowed && design.b.form == Form::tiles) {
             return design.operand_b().loaded_bytes - packed_tiles(work) * loaded_tile_bytes<design>(arguments_);
         } else {
             return (design.d_columns / packed_rows - packed_tiles(work)) * loaded_tile_bytes<design>(arguments_);
@@ -193,7 +193,7 @@ private:
     /// Loads rows of one box of k, which begins at element `k`.
     TILEWRIGHT_DEVICE void load_a(Barrier& full, const WorkTileOf<design>& work, u8* to, int k, int rows) {
         constexpr OperandTile a = design.operand_a();
-        if constexpr (design.groups == Groups::rows || a.is_mn_major()) {
+        if constexpr (design.groups == Groups::rows || a.side.form == Form::columns) {
             load_rows<design, a>(to, arguments_.a, full, k, work.row, work.batch, rows);
         } else {
             static_assert(a.box_rows == a.loaded_rows);

@@ -78,7 +78,7 @@ TILEWRIGHT_DEVICE void multiply_deferring(Consumer<design>& c, Accumulators<desi
         multiply_stepwise<design, true>(c, accumulators);
     } else if (c.k_blocks == 0) {
         clear<design>(accumulators);
-    } else if constexpr (design.has_windows()) {
+    } else if constexpr (design.feed == FeedKind::windowed) {
         multiply_windows_in_turn<design, true>(c, accumulators, WideRows<design>(c));
     } else {
         multiply_deferring_blocks<design>(c, accumulators);

@@ -184,7 +184,7 @@ TILEWRIGHT_DEVICE void multiply(Consumer<design>& c, Accumulators<design>& accum
         multiply_unpromoted<design>(c, accumulators);
     } else if (c.k_blocks == 0) {
         clear<design>(accumulators);
-    } else if constexpr (design.has_windows()) {
+    } else if constexpr (design.feed == FeedKind::windowed) {
         multiply_windows<design>(c, accumulators);
     } else {
         multiply_blocks<design>(c, accumulators);

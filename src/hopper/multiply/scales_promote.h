@@ -165,7 +165,7 @@ struct PromotionScales {
         if (design.mma_b.scales_of_row > 0 && half == 0) {
             const float* first = c.shared.mma_b_scales[stage] + step * round_up(design.shape.n, 32) + part * columns();
             read_columns_from(first + c.lane % 4 * 2);
-            if constexpr (deferring && !design.has_windows()) defer_columns(c, subtile);
+            if constexpr (deferring && design.feed != FeedKind::windowed) defer_columns(c, subtile);
         }
     }
 

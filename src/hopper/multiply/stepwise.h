@@ -26,7 +26,7 @@ struct WindowScales {
 /// The feed of the loop. Packed weights: the values of a k-block, and the fragments of two of its steps.
 template <Design design, FeedKind kind = design.feed>
 struct StepFeed {
-    static constexpr bool windowed = design.has_windows();
+    static constexpr bool windowed = design.feed == FeedKind::windowed;
 
     /// Loads the values of the stage `c.ring`.
     TILEWRIGHT_DEVICE void begin_k_block(const Consumer<design>& c) {
@@ -148,7 +148,7 @@ private:
 
 /// The factors that promote sums. The sums of wide rows are also promoted by the factors of a window, once the window
 /// is known.
-template <Design design, bool deferring, bool windowed = design.has_windows()>
+template <Design design, bool deferring, bool windowed = design.feed == FeedKind::windowed>
 struct StepPromotion {
     TILEWRIGHT_DEVICE explicit StepPromotion(const Consumer<design>& /*consumer*/) {}
 
@@ -249,6 +249,13 @@ private:
         return i % halves * design.wgmmas_along_n + i % design.subtiles / halves;
     }
 
+    /// Whether the scales of a product's columns are read while the preceding product is promoted: if there are
+    /// registers for the scales of both. Windows leave none.
+    static constexpr bool reads_scales_ahead() {
+        constexpr int others = design.mma_b.scales_of_row > 0 ? design.wgmma_n / 4 : 0;
+        return design.feed != FeedKind::windowed && design.mma_registers + others <= design.mma_register_budget;
+    }
+
     /// At first there is nothing to promote, so it promotes zeros.
     TILEWRIGHT_DEVICE void begin_with_nothing() {
 #pragma unroll
@@ -279,10 +286,10 @@ private:
     template <int i, int pending>
     TILEWRIGHT_DEVICE void read_and_promote() {
         const PromotionScales<design> before = scales_;
-        if (design.reads_scales_ahead) read_scales<i>();
+        if (reads_scales_ahead()) read_scales<i>();
         wgmma_wait<pending>();
         promote_wgmma<i == 0 ? last : i - 1>(before);
-        if (!design.reads_scales_ahead) read_scales<i>();
+        if (!reads_scales_ahead()) read_scales<i>();
     }
     template <int i>
     TILEWRIGHT_DEVICE void read_scales() {

@@ -13,7 +13,7 @@
 namespace tilewright::hopper {
 
 /// A role's tiles: `first`, then `next` until a tile does not exist.
-template <Design design, bool scheduled = design.has_scheduler()>
+template <Design design, bool scheduled = design.groups != Groups::none>
 class WorkTiles {
 public:
     TILEWRIGHT_DEVICE WorkTiles(Shared<design>& /*shared*/, const Arguments& arguments)
@@ -84,7 +84,7 @@ template <Design design>
 using ScheduleOfGroups = typename ScheduleOfGroupsOf<design>::Type;
 
 /// The tiles of the warp that produces them for the others, or of the same warp in kernels without a scheduler.
-template <Design design, bool scheduled = design.has_scheduler()>
+template <Design design, bool scheduled = design.groups != Groups::none>
 class ProducedWorkTiles : public WorkTiles<design> {
     using WorkTiles<design>::WorkTiles;
 };

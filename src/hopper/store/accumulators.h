@@ -26,11 +26,11 @@ TILEWRIGHT_DEVICE void stage_32_bit(const Accumulators<design>& accumulators, u8
         if (column + j * 8 >= design.shape.n) break;
         const float* value = fragment<design>(accumulators, half, column + 8 * j);
         const int row = fragment_row(design, lane), chunk = j * 2 + lane % 4 / 2;
-        const int swizzle = design.mma_a.is_mn_major() ? row % 8 : row;
+        const int swizzle = design.feed == FeedKind::transposed ? row % 8 : row;
         u8* place = to + row * row_bytes + (chunk ^ swizzle) * 16 + lane % 2 * 8;
         store_shared(*reinterpret_cast<Pair*>(place), {value[0], value[1]});
         // Rows that are 8 apart have one swizzle. The swizzles of a pair of rows differ in the lowest bit.
-        if constexpr (design.mma_a.is_mn_major())
+        if constexpr (design.feed == FeedKind::transposed)
             place = to + row * row_bytes + (chunk ^ swizzle ^ 1) * 16 + lane % 2 * 8;
         store_shared(*reinterpret_cast<Pair*>(place + fragment_row_step(design) * row_bytes), {value[2], value[3]});
     }

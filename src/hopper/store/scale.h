@@ -35,7 +35,7 @@ TILEWRIGHT_DEVICE float scaled(float sum, float row, float column) {
     bool wide = false;
     if constexpr (design.order.folded == Folded::b && design.wide_rows) {
         const u32 bits = __builtin_bit_cast(u32, of_b);
-        wide = design.has_windows() && bits >> 31 != 0;
+        wide = design.feed == FeedKind::windowed && bits >> 31 != 0;
         of_b = __builtin_bit_cast(float, bits & 0x7FFF'FFFF);
     }
     if constexpr (nvfp4) sum *= formats::nvfp4_tensor_factor();

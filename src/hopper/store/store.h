@@ -46,7 +46,7 @@ TILEWRIGHT_DEVICE void stage_paired(const Consumer<design>& c, const Accumulator
 template <Design design>
 TILEWRIGHT_DEVICE void stage_transposed(const Consumer<design>& c, const Accumulators<design>& accumulators, int half,
                                         int begin, int count, int lane, bool as_bf16) {
-    if constexpr (design.mma_a.is_mn_major()) {
+    if constexpr (design.feed == FeedKind::transposed) {
         return stage_paired<design>(c, accumulators, half, begin, count, lane, as_bf16);
     }
     const int chunk = c.warp * 2 + lane / 8 % 2;  // of 16 bytes
@@ -72,7 +72,7 @@ TILEWRIGHT_DEVICE void stage_16_bit(const Consumer<design>& c, const Accumulator
     constexpr int columns = to_d.columns;
     const auto pack = [&](const float* pair) { return pack_16_bit(pair, as_bf16); };
     // A lane gives stmatrix the address of one of the warp's 16 rows. The first rows of all lanes precede the second.
-    const int fragment_row_of_lane = design.mma_a.is_mn_major() ? lane % 8 * 2 + lane / 8 % 2 : lane % 16;
+    const int fragment_row_of_lane = design.feed == FeedKind::transposed ? lane % 8 * 2 + lane / 8 % 2 : lane % 16;
     const int row = half * wgmma_m + c.warp * warp_rows + fragment_row_of_lane;
     const int swizzle = to_d.swizzled ? row % 8 : 0;
 #pragma unroll
