@@ -20,8 +20,9 @@ constexpr std::array wide_columns{16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 17
 // Tokens on the tensor core's n: few of them, in steps that waste little.
 constexpr std::array token_columns{8, 16, 24, 32, 40, 48, 64, 72, 80, 88, 96, 104, 112, 128, 136, 160, 192};
 constexpr std::array stage_choices{3, 4, 5, 6, 7, 8, 9, 10, 12, 16};
-constexpr std::array cluster_choices{hopper::Cluster{},  hopper::share_a(2), hopper::share_b(2),
-                                     hopper::split_k(2), hopper::split_k(4), hopper::split_k(8)};
+using enum hopper::ClusterUse;
+constexpr hopper::Cluster cluster_choices[] = {{},           {share_a, 2}, {share_b, 2},
+                                               {split_k, 2}, {split_k, 4}, {split_k, 8}};
 
 void add_variants(const hopper::Kernel& block, std::vector<hopper::Kernel>& list) {
     hopper::Kernel tile = block;

@@ -124,7 +124,8 @@ void add_kernels(const ShippedTile& shipped, std::vector<Kernel>& list) {
         if (ships('f')) list.push_back(tile);
         if (!ships('p')) continue;
         list.push_back(tile);  // The larger operand is shared.
-        list.back().cluster = tile.shape.m > tile.shape.n ? hopper::share_a(2) : hopper::share_b(2);
+        const bool a_is_larger = tile.shape.m > tile.shape.n;
+        list.back().cluster = {a_is_larger ? hopper::ClusterUse::share_a : hopper::ClusterUse::share_b, 2};
     }
     if (ships('f') && has_f32_kernel(tile)) list.push_back(f32_kernel(tile));
 }

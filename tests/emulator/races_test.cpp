@@ -171,7 +171,7 @@ TEST(Races, ProductsHaveNone) {
     constexpr hopper::Kernel grouped =
         of_recipe(blocks_of_both, {.shape = {.m = 128, .n = 32}, .stages = 3, .groups = hopper::Groups::rows});
     constexpr hopper::Kernel pair{
-        .shape = {.m = 64, .n = 64, .warpgroups = 1}, .stages = 3, .cluster = hopper::share_b(2)};
+        .shape = {.m = 64, .n = 64, .warpgroups = 1}, .stages = 3, .cluster = {hopper::ClusterUse::share_b, 2}};
     for (const bool transposed : {false, true}) {
         EXPECT_EQ(races_of_kernel<blocks>("1x128:128x128", transposed), 0);
         EXPECT_EQ(races_of_kernel<rows>("1x128:1x128", transposed), 0);
@@ -182,9 +182,10 @@ TEST(Races, ProductsHaveNone) {
         EXPECT_EQ(races_of_kernel<k_major(grouped)>("1x128:128x128", transposed), 0);
     }
     EXPECT_EQ(races_of_kernel<pair>("row:row", false), 0);
-    constexpr hopper::Kernel slices = of_recipe(
-        blocks_of_both,
-        {.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 3, .swap_ab = true, .cluster = hopper::split_k(2)});
+    constexpr hopper::Kernel slices = of_recipe(blocks_of_both, {.shape = {.m = 64, .n = 16, .warpgroups = 1},
+                                                                 .stages = 3,
+                                                                 .swap_ab = true,
+                                                                 .cluster = {hopper::ClusterUse::split_k, 2}});
     EXPECT_EQ(races_of_kernel<slices>("1x128:128x128", true), 0);
     constexpr hopper::Kernel tall{
         .shape = {.m = 128, .n = 96, .warpgroups = 1}, .stages = 3, .output = hopper::Output::f32_by_tma};

@@ -73,10 +73,10 @@ TEST(Tables, BarriersHaveTheArrivalsThatTheCodeComputes) {
         const auto barrier = static_cast<BarrierName>(i);
         const std::string name = name_of(barrier);
         expect(barrier, name.starts_with("work")     ? grouped
-                        : name.starts_with("slices") ? with_cluster(split_k(4))
+                        : name.starts_with("slices") ? with_cluster({ClusterUse::split_k, 4})
                                                      : shown);
     }
-    expect(BarrierName::empty, with_cluster(share_b(2)));
+    expect(BarrierName::empty, with_cluster({ClusterUse::share_b, 2}));
     EXPECT_EQ(arrivals_at(BarrierName::work_empty, of_k, true, true),
               arrivals_at(BarrierName::work_empty, grouped, false, true))
         << "row_scales always";

@@ -189,7 +189,7 @@ TEST(GroupedSchedule, TakesEveryTileOnce) {
     constexpr int share = TILEWRIGHT_SAMPLES != 0 ? 4 : 1;  // fewer mixes under sanitizers
     expect_every_tile_once<tile_of(64, 128, 1)>(200 / share);
     expect_every_tile_once<tile_of(192, 64, 3)>(100 / share);
-    expect_every_tile_once<tile_of(128, 32, 2, hopper::share_a(2))>(100 / share);
+    expect_every_tile_once<tile_of(128, 32, 2, {hopper::ClusterUse::share_a, 2})>(100 / share);
 }
 
 /// For contiguous indices, hundreds of rows are skipped at once.

@@ -116,7 +116,7 @@ TEST(Groups, RowsOfALoadWarpgroupByWarpgroup) {
     pair.shape.m = 192;
     pair.shape.warpgroups = 3;
     EXPECT_EQ(design_of(pair).operand_a().box_rows, 64);
-    pair.cluster = hopper::share_a(2);
+    pair.cluster = {hopper::ClusterUse::share_a, 2};
     EXPECT_EQ(design_of(pair).operand_a().box_rows, 96) << "half of the tile is no multiple of 64 rows";
     EXPECT_EQ(design_of(pair).operand_b().box_rows, 128);
 }

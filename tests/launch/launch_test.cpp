@@ -138,12 +138,12 @@ TEST(Launch, ABlockForEachTileUpToTheSms) {
 
 TEST(Launch, ClustersAreWholeAndFitTheSms) {
     hopper::Kernel kernel = block_scaled_tile();
-    kernel.cluster = hopper::share_b(2);
+    kernel.cluster = {hopper::ClusterUse::share_b, 2};
     hopper::Design tile = design_of(kernel);
     EXPECT_EQ(blocks(block_scaled(128, 128, 128), tile, 132), 2);
     EXPECT_EQ(blocks(block_scaled(384, 128, 128), tile, 132), 4);
     EXPECT_EQ(blocks(block_scaled(8192, 8192, 128), tile, 131), 130);
-    kernel.cluster = hopper::share_a(2);
+    kernel.cluster = {hopper::ClusterUse::share_a, 2};
     tile = design_of(kernel);
     EXPECT_EQ(blocks(block_scaled(384, 128, 128), tile, 132), 6);
 }

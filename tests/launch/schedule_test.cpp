@@ -67,8 +67,8 @@ constexpr Kernel pair_of(const Cluster& cluster) { return {.shape = {.m = 64, .n
 
 TEST(Schedule, SchedulesEveryTileOnce) {
     expect_for_many_sizes<Kernel{.shape = {.m = 64, .n = 32}}>();
-    expect_for_many_sizes<pair_of(share_a(2))>();
-    expect_for_many_sizes<pair_of(share_b(2))>();
+    expect_for_many_sizes<pair_of({ClusterUse::share_a, 2})>();
+    expect_for_many_sizes<pair_of({ClusterUse::share_b, 2})>();
     expect_for_many_sizes<Kernel{.shape = {.m = 192, .n = 32, .warpgroups = 3}}>();
 }
 
@@ -80,14 +80,15 @@ TEST(Schedule, HasNothingForEmptyOutputs) {
 
 TEST(Schedule, PairsShareWhatTheySay) {
     const Extent extent{.m = 300, .n = 200, .batch = 2, .raster_width = 2};
-    const auto first = tiles_of<pair_of(share_a(2))>(extent, 2, 6),
-               second = tiles_of<pair_of(share_a(2))>(extent, 3, 6);
+    const auto first = tiles_of<pair_of({ClusterUse::share_a, 2})>(extent, 2, 6),
+               second = tiles_of<pair_of({ClusterUse::share_a, 2})>(extent, 3, 6);
     ASSERT_EQ(first.size(), second.size());
     for (std::size_t i = 0; i < first.size(); ++i) {
         EXPECT_EQ(first[i].row, second[i].row);
         EXPECT_EQ(first[i].column + 32, second[i].column);
     }
-    const auto upper = tiles_of<pair_of(share_b(2))>(extent, 2, 6), lower = tiles_of<pair_of(share_b(2))>(extent, 3, 6);
+    const auto upper = tiles_of<pair_of({ClusterUse::share_b, 2})>(extent, 2, 6),
+               lower = tiles_of<pair_of({ClusterUse::share_b, 2})>(extent, 3, 6);
     ASSERT_EQ(upper.size(), lower.size());
     for (std::size_t i = 0; i < upper.size(); ++i) {
         EXPECT_EQ(upper[i].column, lower[i].column);
@@ -124,7 +125,7 @@ TEST(Schedule, TakesALastRowInWhichAWarpgroupHasNothingLast) {
               (std::vector{0, 1, 0, 1}));
     constexpr Kernel one{.shape = {.m = 64, .warpgroups = 1}};
     EXPECT_EQ(row_order<one>({.m = 64 + 1, .n = 128 * 2, .batch = 1, .raster_width = 2}), (std::vector{0, 1, 0, 1}));
-    constexpr Kernel split{.cluster = split_k(2)};
+    constexpr Kernel split{.cluster = {ClusterUse::split_k, 2}};
     EXPECT_EQ(row_order<split>({.m = 128 + 1, .n = 128 * 2, .batch = 1, .raster_width = 2}), (std::vector{0, 1, 0, 1}));
 }
 
@@ -138,7 +139,7 @@ TEST(Schedule, ThatOfEveryMatrixComesAfterAllOthers) {
 }
 
 TEST(Schedule, BlocksThatShareBTakeThatOfTheirFirstLast) {
-    constexpr Kernel pair{.cluster = share_b(2)};
+    constexpr Kernel pair{.cluster = {ClusterUse::share_b, 2}};
     const Extent cheap{.m = 256 + 64, .n = 128 * 2, .batch = 1, .raster_width = 2};
     EXPECT_EQ(row_order<pair>(cheap), (std::vector{0, 0, 2, 2}));
     const Extent expensive{.m = 256 + 128, .n = 128 * 2, .batch = 1, .raster_width = 2};

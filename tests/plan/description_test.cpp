@@ -91,7 +91,7 @@ TEST(Design, EveryWarpHasARole) {
     EXPECT_EQ(role_of(main_design, 2), Role::row_scales);
     EXPECT_EQ(role_of(main_design, 3), Role::store);
     Kernel kernel = main_kernel;
-    kernel.cluster = share_b(2);
+    kernel.cluster = {ClusterUse::share_b, 2};
     const Design pair = design_of(kernel);
     EXPECT_EQ(pair.operand_b().loaded_rows, 64);
     EXPECT_EQ(pair.operand_a().loaded_rows, 256);

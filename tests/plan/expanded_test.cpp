@@ -167,7 +167,7 @@ TEST(ExpandedWeights, OfBf16AreSplitWherePackedOnesAre) {
     hopper::Kernel expanded = with_shape(scales, shape), packed = with_shape(with_packed_weights(scales), shape);
     ASSERT_NE(design_of(expanded).stage_k, design_of(packed).stage_k);
     for (const int slices : {2, 4, 8}) {
-        expanded.cluster = packed.cluster = hopper::split_k(slices);
+        expanded.cluster = packed.cluster = {hopper::ClusterUse::split_k, slices};
         for (const std::int64_t k : {1024, 1030, 1088, 1090, 2880, 7168, 7200}) {
             EXPECT_EQ(k_splits(expanded, k), k_splits(packed, k)) << k;
         }

@@ -33,7 +33,7 @@ const std::vector<Rule>& rules() {
         {"a cluster has a use and more than one block", {}, [](Kernel& k) { k.cluster.size = 2; }},
         {"a cluster has a use and more than one block", {}, [](Kernel& k) { k.cluster.use = ClusterUse::split_k; }},
         {"blocks of a cluster have one arrival per warp",
-         {.cluster = share_b(2)},
+         {.cluster = {ClusterUse::share_b, 2}},
          [](Kernel& k) { k.debug.every_lane_arrives = true; }},
         {"packed weights are b", {}, [](Kernel& k) { k.a.form = Form::tiles; }},
         {"packed weights are decoded on the rows of the tensor core, with swap", of_recipe("row:mxfp4"),
@@ -41,7 +41,9 @@ const std::vector<Rule>& rules() {
         {"packed weights are decoded to e4m3 or bf16", of_recipe("row:mxfp4"),
          [](Kernel& k) { k.b.values = ValueFormat::e5m2; }},
         {"packed weights take registers that this kernel needs", of_recipe("row:mxfp4"),
-         [](Kernel& k) { k.cluster = share_a(2); }},
+         [](Kernel& k) {
+             k.cluster = {ClusterUse::share_a, 2};
+         }},
         {"packed weights take registers that this kernel needs", of_recipe("row:mxfp4"),
          [](Kernel& k) { k.groups = Groups::k_aligned; }},
         {"an MN-major operand is on the rows of the tensor core", {}, [](Kernel& k) { k.b.form = Form::columns; }},
@@ -50,7 +52,9 @@ const std::vector<Rule>& rules() {
          [](Kernel& k) { k.a.form = Form::columns; }},
         {"an MN-major operand is taken from registers, which blocks do not share",
          {.a = {.form = Form::columns}},
-         [](Kernel& k) { k.cluster = share_b(2); }},
+         [](Kernel& k) {
+             k.cluster = {ClusterUse::share_b, 2};
+         }},
         {"only packed weights have wide rows", {}, [](Kernel& k) { k.wide_rows = true; }},
         {"values are read in place for fp8 with scales of rows", of_recipe("bf16:mxfp4"),
          [](Kernel& k) { k.b.form = Form::rows_and_tiles; }},
@@ -71,7 +75,9 @@ const std::vector<Rule>& rules() {
              k.b.scale_k = 0;
          }},
         {"kernels of bf16 on both sides are K-major, without pairs of blocks", bf16_on_both_sides(),
-         [](Kernel& k) { k.cluster = share_b(2); }},
+         [](Kernel& k) {
+             k.cluster = {ClusterUse::share_b, 2};
+         }},
         {"kernels of bf16 on both sides are K-major, without pairs of blocks", bf16_on_both_sides(),
          [](Kernel& k) { k.groups = Groups::k_anywhere; }},
         {"tokens in bf16 have scales only with NVFP4 weights", of_recipe("bf16:mxfp4"),
@@ -88,7 +94,9 @@ const std::vector<Rule>& rules() {
          [](Kernel& k) { k.shape.m = 256; }},
         {"k-grouped kernels are K-major, without clusters",
          {.groups = Groups::k_anywhere},
-         [](Kernel& k) { k.cluster = split_k(2); }},
+         [](Kernel& k) {
+             k.cluster = {ClusterUse::split_k, 2};
+         }},
         {"k-grouped kernels are K-major, without clusters",
          {.groups = Groups::k_aligned},
          [](Kernel& k) { k.a.form = Form::columns; }},

@@ -51,7 +51,7 @@ TEST(TileDistribution, KnowsTheBusiestBlock) {
             expect_busiest_block<hopper::Kernel{.shape = {.m = 192, .warpgroups = 3}}>(m, n);
         }
         for (const std::int64_t m : {257, 320, 1300}) {
-            expect_busiest_block<hopper::Kernel{.cluster = hopper::share_b(2)}>(m, n);
+            expect_busiest_block<hopper::Kernel{.cluster = {hopper::ClusterUse::share_b, 2}}>(m, n);
         }
     }
 }

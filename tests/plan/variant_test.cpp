@@ -70,7 +70,7 @@ TEST(Variant, ScalesThatTmaCannotLoadTakeTheOneForKMajorScales) {
 
 TEST(Variant, SwappedTilesAndSlicesOfKCopyWhatTmaCannotLoad) {
     hopper::Kernel split = block_scaled_tile();
-    split.cluster = hopper::split_k(2);
+    split.cluster = {hopper::ClusterUse::split_k, 2};
     hopper::Kernel swapped = block_scaled_tile();
     swapped.swap_ab = true;
     for (const hopper::Kernel& tile : {split, swapped}) {
@@ -174,9 +174,9 @@ TEST(Variant, OutputOfF32HasAKernelOfItsOwnWithAndWithoutC) {
 
 TEST(Variant, PairsOfBlocksAreFastOrNone) {
     hopper::Kernel pair = block_scaled_tile();
-    pair.cluster = hopper::share_b(2);
+    pair.cluster = {hopper::ClusterUse::share_b, 2};
     Geometry g = test::block_scaled(512, 512, 512);
-    EXPECT_EQ(variant(g, pair).cluster, hopper::share_b(2));
+    EXPECT_EQ(variant(g, pair).cluster, pair.cluster);
     g.alpha = 2;
     EXPECT_EQ(variant(g, pair).cluster, hopper::Cluster{});
 }

@@ -85,9 +85,6 @@ struct Cluster {
     constexpr int k_slices() const { return use == ClusterUse::split_k ? size : 1; }
     constexpr bool operator==(const Cluster&) const = default;
 };
-constexpr Cluster share_a(int blocks) { return {ClusterUse::share_a, blocks}; }
-constexpr Cluster share_b(int blocks) { return {ClusterUse::share_b, blocks}; }
-constexpr Cluster split_k(int slices) { return slices == 1 ? Cluster{} : Cluster{ClusterUse::split_k, slices}; }
 
 /// For tests.
 struct Debug {
