@@ -36,28 +36,24 @@ hopper::ScaleView scale_view(const OperandGeometry& operand, std::int64_t rows, 
         .format = operand.recipe.scales == Format::ue8m0 ? hopper::ScaleFormat::ue8m0 : hopper::ScaleFormat::f32};
 }
 
-/// The factors of packed rows, which are the first words of pairs.
-hopper::ScaleView packed_row_factors(const Geometry& g) {
-    static_assert(offsetof(formats::PackedRow, end_factor) == 0);
-    constexpr int words = sizeof(formats::PackedRow) / sizeof(float);
-    return {.data = g.k == 0 ? nullptr : g.b.packed.rows,
-            .batch_stride = g.b.packed.row_tiles * formats::packed_rows * words,
-            .row_stride = words,
-            .k_stride = 0,
-            .rows = static_cast<int>(g.n),
-            .k_blocks = 1,
-            .format = hopper::ScaleFormat::f32};
-}
-
-/// The tensor scales of NVFP4, which all rows of a group share.
-hopper::ScaleView tensor_scales(const void* scales, std::int64_t stride, std::int64_t rows, std::int64_t k) {
-    return {.data = k == 0 ? nullptr : scales,
-            .batch_stride = stride,
-            .row_stride = 0,
+/// f32 numbers that do not vary along k: the tensor scales of NVFP4, which all rows of a group share, or factors of
+/// rows.
+hopper::ScaleView numbers_of_rows(const void* numbers, std::int64_t group_stride, std::int64_t row_stride,
+                                  std::int64_t rows, std::int64_t k) {
+    return {.data = k == 0 ? nullptr : numbers,
+            .batch_stride = group_stride,
+            .row_stride = row_stride,
             .k_stride = 0,
             .rows = static_cast<int>(rows),
             .k_blocks = 1,
             .format = hopper::ScaleFormat::f32};
+}
+
+/// The factors of packed rows, which are the first words of pairs.
+hopper::ScaleView packed_row_factors(const Geometry& g) {
+    static_assert(offsetof(formats::PackedRow, end_factor) == 0);
+    constexpr int words = sizeof(formats::PackedRow) / sizeof(float);
+    return numbers_of_rows(g.b.packed.rows, g.b.packed.row_tiles * formats::packed_rows * words, words, g.n, g.k);
 }
 
 hopper::PackedTiles packed_tiles(const PackedGeometry& packed) {
@@ -93,16 +89,16 @@ hopper::AllArguments arguments(const Geometry& g, const planner::KernelPlan& ker
     result.scales_a = scale_view(g.a, g.m, g.k);
     result.scales_b = scale_view(g.b, g.n, g.k);
     if (tile.a.is_nvfp4()) {
-        result.scales_a = tensor_scales(g.a.tensor_scale, g.a.tensor_scale_stride, g.m, g.k);
+        result.scales_a = numbers_of_rows(g.a.tensor_scale, g.a.tensor_scale_stride, 0, g.m, g.k);
     }
-    if (tile.b.is_nvfp4() && !tile.b.is_packed()) {
-        result.scales_b = tensor_scales(g.b.tensor_scale, g.b.tensor_scale_stride, g.n, g.k);
-    }
-    if (tile.b.is_packed()) {
-        const bool nvfp4 = tile.b.is_nvfp4();
-        result.scales_b = nvfp4 ? tensor_scales(g.b.packed.tensor_scales, g.b.packed.tensor_scale_stride, g.n, g.k)
-                                : packed_row_factors(g);
-        result.packed = packed_tiles(g.b.packed);
+    const PackedGeometry& packed = g.b.packed;
+    if (tile.b.is_packed()) result.packed = packed_tiles(packed);
+    if (tile.b.is_nvfp4()) {
+        result.scales_b = tile.b.is_packed()
+                              ? numbers_of_rows(packed.tensor_scales, packed.tensor_scale_stride, 0, g.n, g.k)
+                              : numbers_of_rows(g.b.tensor_scale, g.b.tensor_scale_stride, 0, g.n, g.k);
+    } else if (tile.b.is_packed()) {
+        result.scales_b = packed_row_factors(g);
     }
     result.output = output_view(g.d);
     result.addend = output_view(g.c);

@@ -1,16 +1,11 @@
 #include "plan/candidates.h"
 
 #include <array>
+#include <span>
 #include <utility>
 
 namespace tilewright::planner {
 namespace {
-
-struct Block {
-    int m;
-    int n;
-    int warpgroups;
-};
 
 // Rows of a tile and its warpgroups. One or two warpgroups own 64 or 128 rows each; 192 rows take three (third best of
 // the promoted loops). Packed weights take four, each of which decodes 64 rows while the others multiply.
@@ -24,17 +19,13 @@ using enum hopper::ClusterUse;
 constexpr hopper::Cluster cluster_choices[] = {{},           {share_a, 2}, {share_b, 2},
                                                {split_k, 2}, {split_k, 4}, {split_k, 8}};
 
-void add_variants(const hopper::Kernel& block, std::vector<hopper::Kernel>& list) {
-    hopper::Kernel tile = block;
-    const auto add_depths = [&] {
-        for (int stages : stage_choices) {
+void add_variants(hopper::Kernel tile, std::vector<hopper::Kernel>& list) {
+    for (const hopper::Cluster& cluster : cluster_choices) {
+        for (const int stages : stage_choices) {
+            tile.cluster = cluster;
             tile.stages = stages;
             list.push_back(tile);
         }
-    };
-    for (const hopper::Cluster& cluster : cluster_choices) {
-        tile.cluster = cluster;
-        add_depths();
     }
 }
 
@@ -43,23 +34,15 @@ void add_variants(const hopper::Kernel& block, std::vector<hopper::Kernel>& list
 std::vector<hopper::Kernel> candidates(const hopper::Kernel& shapeless) {
     std::vector<hopper::Kernel> list;
     hopper::Kernel tile = shapeless;
-    for (bool swap : {false, true}) {
+    std::vector rows(row_choices.begin(), row_choices.end());
+    if (shapeless.b.is_packed()) rows.push_back(packed_rows_choice);
+    for (const bool swap : {false, true}) {
         tile.swap_ab = swap;
-        std::vector rows(row_choices.begin(), row_choices.end());
-        if (shapeless.b.is_packed()) rows.push_back(packed_rows_choice);
         for (const auto& [m, warpgroups] : rows) {
-            tile.shape.m = m;
-            tile.shape.warpgroups = warpgroups;
-            const auto add = [&](const auto& columns) {
-                for (int n : columns) {
-                    tile.shape.n = n;
-                    add_variants(tile, list);
-                }
-            };
-            if (swap)
-                add(token_columns);
-            else
-                add(wide_columns);
+            for (const int n : swap ? std::span<const int>(token_columns) : wide_columns) {
+                tile.shape = {.m = m, .n = n, .warpgroups = warpgroups};
+                add_variants(tile, list);
+            }
         }
     }
     return list;

@@ -1,7 +1,6 @@
 #include "plan/choose.h"
 
 #include <fmt/format.h>
-#include <tilewright/error.h>
 
 #include <algorithm>
 #include <cmath>
@@ -266,7 +265,7 @@ Explanation explain(const Problem& problem, const DeviceDescription& device) {
 
 Plan plan(const Problem& problem, const DeviceDescription& device) {
     const planner::Workload work = planner::workload(problem);
-    if (std::vector<Finding> found = planner::unsupported(work); !found.empty()) throw Error(std::move(found));
+    planner::require_support(work);
     return planner::plan_of(planner::choose(work, device, planner::tuned_rows()), work, device);
 }
 

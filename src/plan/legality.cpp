@@ -1,6 +1,7 @@
 #include "plan/legality.h"
 
 #include <fmt/format.h>
+#include <tilewright/error.h>
 
 #include <array>
 #include <utility>
@@ -176,6 +177,10 @@ Reason split(const hopper::Design& tile, const Workload& work, const DeviceDescr
 }  // namespace
 
 std::vector<Finding> unsupported(const Workload& work) { return unsupported_on_hopper(work.asked); }
+
+void require_support(const Workload& work) {
+    if (std::vector<Finding> found = unsupported(work); !found.empty()) throw Error(std::move(found));
+}
 
 std::optional<Objection> why_illegal(const PlannedTile& tile, const Workload& work, const DeviceDescription& device) {
     if ((tile.cluster.use != hopper::ClusterUse::none) != (tile.cluster.size > 1))

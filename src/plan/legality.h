@@ -12,6 +12,8 @@ namespace tilewright::planner {
 
 /// Why no Hopper kernel supports the problem, whatever the tile; empty if one does.
 std::vector<Finding> unsupported(const Workload& work);
+/// Throws Error with these findings.
+void require_support(const Workload& work);
 
 struct Objection {
     std::string rule;  // as RejectedTile has it

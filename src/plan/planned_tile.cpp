@@ -83,13 +83,4 @@ PlannedTile planned_tile(const hopper::Kernel& tile) {
             .swap_ab = tile.swap_ab};
 }
 
-hopper::Kernel device_tile(const PlannedTile& tile, const hopper::Kernel& family) {
-    hopper::Kernel result = family;
-    result.shape = tile.shape;
-    result.stages = tile.stages;
-    result.swap_ab = tile.swap_ab;
-    result.cluster = tile.cluster;
-    return result;
-}
-
 }  // namespace tilewright::planner

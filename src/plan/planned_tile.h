@@ -33,8 +33,17 @@ std::optional<PlannedTile> parse_tile(std::string_view text);
 /// The tile of a plan that the planner made.
 PlannedTile planned_tile(const Plan& plan);
 
-/// The kernel's tile for `tile`, with everything else from `family`; and back.
-hopper::Kernel device_tile(const PlannedTile& tile, const hopper::Kernel& family);
+/// `family` with the tile of another kernel or of a plan.
+template <class Tile>
+hopper::Kernel device_tile(const Tile& tile, hopper::Kernel family) {
+    family.shape = tile.shape;
+    family.stages = tile.stages;
+    family.swap_ab = tile.swap_ab;
+    family.cluster = tile.cluster;
+    return family;
+}
+
+/// The tile of a kernel.
 PlannedTile planned_tile(const hopper::Kernel& tile);
 
 }  // namespace tilewright::planner

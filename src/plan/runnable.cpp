@@ -11,13 +11,6 @@
 #include "plan/workload.h"
 
 namespace tilewright::planner {
-namespace {
-
-void require_support(const Workload& work) {
-    if (std::vector<Finding> found = unsupported(work); !found.empty()) throw Error(std::move(found));
-}
-
-}  // namespace
 
 TileChoice chosen_tiles(const Problem& problem, const GpuCall& call, const DeviceDescription& device) {
     const Workload work = workload(problem, call);
@@ -26,9 +19,7 @@ TileChoice chosen_tiles(const Problem& problem, const GpuCall& call, const Devic
 }
 
 hopper::Kernel chosen_tile(const Problem& problem, const GpuCall& call, const DeviceDescription& device) {
-    const Workload work = workload(problem, call);
-    require_support(work);
-    return choose(work, device, tuned_rows());
+    return tile_of(chosen_tiles(problem, call, device), call.product);
 }
 
 std::vector<Plan> runnable_plans(const Problem& problem, const DeviceDescription& device) {

@@ -7,6 +7,7 @@
 #include "hopper/description/design.h"
 #include "hopper/description/rules.h"
 #include "plan/kernel_class.h"
+#include "plan/planned_tile.h"
 #include "plan/shipped_kernels.h"
 
 namespace tilewright::planner {
@@ -39,14 +40,6 @@ bool has_forms_of(const Kernel& one, const Kernel& other) {
 /// and `unshipped_tiles` has the shapes of pairs without kernels for all outputs.
 bool gives_shapes(const Kernel& tile) { return tile.output != hopper::Output::f32_by_tma && has_all_outputs(tile); }
 
-Kernel in_shape_of(const Kernel& tile, Kernel shapeless) {
-    shapeless.shape = tile.shape;
-    shapeless.stages = tile.stages;
-    shapeless.swap_ab = tile.swap_ab;
-    shapeless.cluster = tile.cluster;
-    return shapeless;
-}
-
 /// `shapeless` in the shape of a tile of the pack, if the shape serves it. The tile differs at most in the formats of
 /// values, or its scales take as many registers.
 std::optional<Kernel> served(const Kernel& tile, const Kernel& shapeless) {
@@ -61,7 +54,7 @@ std::optional<Kernel> served(const Kernel& tile, const Kernel& shapeless) {
     const bool for_steps = scales_steps(shapeless) && has_1x128_scales(tile.a, tile.order.a) && !has_mn_major(tile);
     const bool same = has_scales_of(tile, shapeless) && has_forms_of(tile, shapeless);
     if (!for_steps && !tile_is_bf16 && !same) return std::nullopt;
-    Kernel kernel = in_shape_of(tile, shapeless);
+    Kernel kernel = device_tile(tile, shapeless);
     if (for_steps && packed) kernel.shape.warpgroups = kernel.shape.m / hopper::wgmma_m;
     if (for_steps && kernel.shape.m != kernel.shape.warpgroups * hopper::wgmma_m) return std::nullopt;
     // Stages hold more scales than those of the tile that ships.
@@ -97,7 +90,7 @@ std::vector<Kernel> unshipped_tiles(const Kernel& shapeless) {
         // The model assumes that kernels for any output are as fast as those that load scales by TMA. For 1x128 : row,
         // 192x128 takes 1.40 times as long as FP8's fast 128x256, and 128x256 1.11 times
         // (docs/experiments/020-expanded-weights.md).
-        if (tile.cluster.size == 1 && tile.shape.warpgroups < 3) add_new(in_shape_of(tile, shapeless), list);
+        if (tile.cluster.size == 1 && tile.shape.warpgroups < 3) add_new(device_tile(tile, shapeless), list);
     }
     return list;
 }
