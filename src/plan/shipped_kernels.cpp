@@ -280,11 +280,11 @@ bool has_f32_kernel(const hopper::Kernel& tile) {
                                                {.m = 64, .n = 64, .warpgroups = 1}};
     const bool of_rows = has_1x128_scales(tile.a, tile.order.a) && has_1x128_scales(tile.b, tile.order.b);
     const bool at_end = tile.order.a == ScaleUse::end && tile.order.b == ScaleUse::end;
-    const bool k_grouped = tile.groups == Groups::k_aligned || tile.groups == Groups::k_anywhere;
-    if (tile.groups == Groups::none ? !of_rows && !at_end : !k_grouped) return false;
+    if (tile.groups == Groups::none ? !of_rows && !at_end : !tile.is_k_grouped()) return false;
     if (tile.order.chain != promotion_interval || contradiction(f32_kernel(tile)) != nullptr) return false;
     if (of_rows) return std::ranges::find(of_row_scales, tile.shape) != std::end(of_row_scales);
-    return std::ranges::find(shapes, tile.shape) != std::end(shapes) || (k_grouped && tile.shape == of_groups);
+    return std::ranges::find(shapes, tile.shape) != std::end(shapes) ||
+           (tile.is_k_grouped() && tile.shape == of_groups);
 }
 
 hopper::Kernel fitted(hopper::Kernel tile) {

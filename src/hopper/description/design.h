@@ -159,7 +159,6 @@ struct Design : Kernel {
 
     constexpr const OperandTile& operand_a() const { return swap_ab ? mma_b : mma_a; }
     constexpr const OperandTile& operand_b() const { return swap_ab ? mma_a : mma_b; }
-    constexpr bool is_k_grouped() const { return groups == Groups::k_aligned || groups == Groups::k_anywhere; }
     constexpr bool has_row_scales() const { return mma_a.scales_of_row > 0 || mma_b.scales_of_row > 0; }
     /// Rows may be wide, and are then promoted after each 32 k-elements (bf16; multiply/wide_rows.h). Those of fp8 are
     /// multiplied in exponent windows, by the feed `windowed`.

@@ -117,6 +117,7 @@ struct Kernel {
     bool scales_along_k = false;
     Debug debug{};
 
+    constexpr bool is_k_grouped() const { return groups == Groups::k_aligned || groups == Groups::k_anywhere; }
     constexpr bool operator==(const Kernel&) const = default;
 };
 

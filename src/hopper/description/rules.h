@@ -29,7 +29,7 @@ constexpr const char* contradiction(const Kernel& kernel) {
     const auto& [step, chain, use_a, use_b, folded, defers] = kernel.order;
     const Side &a = kernel.a, &b = kernel.b;
     const bool bf16 = step == StepKind::bf16, steps = chain == 32, packed = b.is_packed();
-    const bool k_grouped = kernel.groups == Groups::k_aligned || kernel.groups == Groups::k_anywhere;
+    const bool k_grouped = kernel.is_k_grouped();
     const bool shares = kernel.cluster.shares_operand(), clustered = kernel.cluster.size > 1;
     const bool mn_major = a.form == Form::columns || b.form == Form::columns;
     const bool f32 = kernel.output == Output::f32_by_tma, bf16_output = kernel.output == Output::bf16_by_tma;
