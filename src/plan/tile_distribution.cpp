@@ -59,11 +59,12 @@ RowTiles tiles_of_group(const Workload& work, int step) {
 
 /// Rounds of units of groups whose sizes are not known: the mean over all calls of the same mean. Four equal groups may
 /// fill one round; with one tile more in one of them they take two.
-double rounds_of_groups(const Workload& work, const RowTiles& of_group, const TileDistribution& over) {
+double rounds_of_groups(const Workload& work, const RowTiles& of_group, const TileDistribution& over, int k_slices) {
     const double groups = static_cast<double>(work.products);
     const double rows = groups * of_group.mean;  // of tiles
     const double deviation = std::max(1e-3, std::sqrt(groups * of_group.variance));
-    const double rows_of_round = over.resident_blocks / over.column_tiles;
+    const double units_of_row = over.column_tiles * k_slices;
+    const double rows_of_round = over.resident_blocks / units_of_row;
     // The last one of many rounds is half full.
     if (deviation >= rows_of_round) return std::max(1.0, rows / rows_of_round + 0.5);
     double rounds = std::max(1.0, std::floor((rows - 4 * deviation) / rows_of_round));  // nearly certain
@@ -135,7 +136,7 @@ TileDistribution tile_distribution(const hopper::Design& tile, const Workload& w
     result.full_units = result.units;
     result.rounds = result.resident_blocks == 0 ? 0 : std::ceil(result.units / result.resident_blocks);
     if (tile.groups == hopper::Groups::rows && result.rounds > 0)
-        result.rounds = rounds_of_groups(work, of_group, result);
+        result.rounds = rounds_of_groups(work, of_group, result, tile.cluster.k_slices());
     if (tile.groups != hopper::Groups::rows && result.rounds > 0 &&
         takes_last_row_last(tile, static_cast<int>(work.rows))) {
         count_cheap_units(tile, work, result);

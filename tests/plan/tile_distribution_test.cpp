@@ -99,6 +99,21 @@ TEST(TileDistribution, SomeGroupsOfFewRowsAreEmpty) {
     EXPECT_NEAR(tile_distribution(wide, masked(64, 1024, 16), h200()).row_tiles, 1, 1e-6);
 }
 
+// Each slice of k has a block. Clusters of 4 and 8 fill 120 SMs, twice where two blocks fit.
+TEST(TileDistribution, SlicesOfGroupsTakeBlocksOfTheirOwn) {
+    for (const int slices : {2, 4, 8}) {
+        for (const std::int64_t mean : {1, 64, 1024}) {
+            const hopper::Design split = design_of(hopper::Kernel{.shape = {.m = 64, .n = 128, .warpgroups = 1},
+                                                                  .stages = 3,
+                                                                  .cluster = {hopper::ClusterUse::split_k, slices},
+                                                                  .groups = hopper::Groups::rows});
+            const TileDistribution over = tile_distribution(split, masked(8, 1024, mean), h200());
+            EXPECT_GE(over.rounds, over.waves() - 1e-9) << slices << " slices, mean " << mean;
+            EXPECT_LE(over.rounds, over.waves() + 2) << slices << " slices, mean " << mean;
+        }
+    }
+}
+
 TEST(TileDistribution, GroupsOfAnySizeAreCounted) {
     for (const std::int64_t mean : {1LL << 20, 1LL << 40}) {
         const TileDistribution over = tile_distribution(wide, masked(4, mean, mean), h200());
