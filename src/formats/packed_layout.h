@@ -85,7 +85,7 @@ struct PackedWindows {
     std::uint32_t zero = 0;
     std::array<std::uint32_t, 2> wide{};  // bit 8 w + g: the row 16 w + g is wide; the same of row + 8
 };
-static_assert(sizeof(PackedWindows) == packed_windows_bytes);
+static_assert(sizeof(PackedWindows) == windows_head_bytes);
 inline constexpr std::int8_t no_window = -128;                // The exponent of a row without this window.
 inline constexpr std::int8_t unit_window = fp8_top_exponent;  // The exponent of a factor of 1.
 inline constexpr int packed_window_shift = 4;                 // Place of a block's window in the byte of its scale.

@@ -72,19 +72,7 @@ constexpr OperandTile operand_of(const Design& d, const Side& side, ScaleUse use
 /// Kernels for K-major scales and for D of f32 copy what TMA cannot load (load/scales_copy.h): f32 in any strides,
 /// which takes no registers. Kernels for bf16 of swap-AB and split-K tiles also serve one-byte scales, and so have
 /// ordinary loads. 128x128 scales of A need these too, because nothing else repeats them per row.
-constexpr void derive_operands(Design& d) {
-    const OperandTile a = operand_of(d, d.a, d.order.a, true), b = operand_of(d, d.b, d.order.b, false);
-    d.mma_a = d.swap_ab ? b : a;
-    d.mma_b = d.swap_ab ? a : b;
-    if (d.order.b == ScaleUse::chains && d.b.scale_rows > 1) {
-        int columns = 128;
-        while (d.d_columns % columns != 0) columns /= 2;
-        d.block_scales_per_k_block = d.d_columns / columns;
-    }
-    const bool nvfp4 = d.a.is_nvfp4() || d.b.is_nvfp4(), folds = d.order.folded != Folded::none;
-    d.has_epilogue_scales = d.order.has(ScaleUse::end) || folds || (nvfp4 && d.order.has(ScaleUse::chains));
-    d.scales_alpha = nvfp4 && !d.has_epilogue_scales;
-
+constexpr void derive_scale_route(Design& d) {
     const bool splits = d.cluster.k_slices() > 1;
     const bool by_four = d.scales_along_k && !d.swap_ab && !splits && d.shape.warpgroups > 1 && !d.is_k_grouped();
     d.k_blocks_per_scale_copy = by_four ? 4 : 1;
@@ -97,6 +85,21 @@ constexpr void derive_operands(Design& d) {
     } else {
         d.scale_route = {.tma = true, .loads = d.output == Output::any || d.swap_ab || splits};
     }
+}
+
+constexpr void derive_operands(Design& d) {
+    const OperandTile a = operand_of(d, d.a, d.order.a, true), b = operand_of(d, d.b, d.order.b, false);
+    d.mma_a = d.swap_ab ? b : a;
+    d.mma_b = d.swap_ab ? a : b;
+    if (d.order.b == ScaleUse::chains && d.b.scale_rows > 1) {
+        int columns = 128;
+        while (d.d_columns % columns != 0) columns /= 2;
+        d.block_scales_per_k_block = d.d_columns / columns;
+    }
+    const bool nvfp4 = d.a.is_nvfp4() || d.b.is_nvfp4(), folds = d.order.folded != Folded::none;
+    d.has_epilogue_scales = d.order.has(ScaleUse::end) || folds || (nvfp4 && d.order.has(ScaleUse::chains));
+    d.scales_alpha = nvfp4 && !d.has_epilogue_scales;
+    derive_scale_route(d);
 }
 
 // ---- 6, because shared memory limits the blocks of an SM, and these limit registers. The output
@@ -145,10 +148,6 @@ constexpr void derive_shared_memory(Design& d) {
 
 // ---- 4. Threads and registers
 
-/// Registers of a consumer thread that the mma cannot use: addresses, scales, the state of the loop. Epilogue scales
-/// take some more if alpha and C do too. As NVRTC 13.0 compiles the loops, two kinds differ. Loops that decode to bf16
-/// and promote k-blocks have fewer: 256x64 of four warpgroups has wgmmas of 32 columns without spills. Loops that
-/// promote steps of bf16 on both sides have more (64x192 of grouped kernels).
 constexpr void derive_registers(Design& d) {
     d.threads = (producer_warps + d.shape.warpgroups * warpgroup_warps) * warp_threads;
     // With split-K two blocks, if they fit, because clusters of 4 and 8 leave some SMs without a block.
@@ -163,6 +162,10 @@ constexpr void derive_registers(Design& d) {
         const int pool = d.launch_registers * d.threads - d.producer_registers * warpgroup_threads;
         d.consumer_registers = min(pool / (d.shape.warpgroups * warpgroup_threads) / 8 * 8, 240);
     }
+    // Registers of a consumer thread that the mma cannot use: addresses, scales, the state of the loop. Epilogue scales
+    // take some more if alpha and C do too. As NVRTC 13.0 compiles the loops, two kinds differ. Loops that decode to
+    // bf16 and promote k-blocks have fewer: 256x64 of four warpgroups has wgmmas of 32 columns without spills. Loops
+    // that promote steps of bf16 on both sides have more (64x192 of grouped kernels).
     const bool bf16 = d.order.step == StepKind::bf16, steps = d.order.chain == step_k;
     const bool scales_rows_at_end = d.order.has(ScaleUse::end) || d.order.folded == Folded::b;
     int others = 32;
@@ -233,8 +236,6 @@ constexpr Loop loop_of(const Design& d) {
     return in_fours ? Loop::in_fours : Loop::k_blocks;
 }
 
-/// If accumulators are promoted, n is halved until a partial accumulator fits in addition. (Two of them, one promoted
-/// while the next is multiplied, gained nothing: docs/experiments/004-one-accumulator.md.)
 constexpr void derive_mainloop(Design& d) {
     // Without promotion, all subtiles of a k-block are issued together.
     d.held_rows = d.order.chain == 0 ? d.rows_per_warpgroup : wgmma_m;
@@ -242,6 +243,8 @@ constexpr void derive_mainloop(Design& d) {
         const int partial = partial_registers(d, d.shape.n / d.wgmmas_along_n);
         return d.accumulator_registers + partial <= d.mma_register_budget;
     };
+    // If accumulators are promoted, n is halved until a partial accumulator fits in addition. (Two of them, one
+    // promoted while the next is multiplied, gained nothing: docs/experiments/004-one-accumulator.md.)
     const bool keeps_sums = d.order.chain == 0 && !d.has_wide_steps();
     while (!keeps_sums && d.wgmmas_along_n < 4 && !fits() && d.shape.n % (16 * d.wgmmas_along_n) == 0) {
         d.wgmmas_along_n *= 2;

@@ -31,7 +31,7 @@ inline constexpr int mn_major_box = 128;    // Rows of an MN-major operand in on
 inline constexpr int token_box_rows = 32;   // Rows of a TMA box of tokens, if groups end anywhere.
 
 using formats::most_windows, formats::packed_code_bytes, formats::packed_k, formats::packed_rows;
-using formats::packed_tile_bytes, formats::packed_window_bytes;
+using formats::packed_tile_bytes, formats::packed_window_bytes, formats::windows_head_bytes;
 inline constexpr int raw_row_bytes = packed_k / 2;  // Values read in place, in a stage: the width of their swizzle.
 inline constexpr int raw_tile_bytes = packed_tile_bytes(step_k, most_windows) - packed_code_bytes;
 
@@ -160,8 +160,8 @@ struct Design : Kernel {
     constexpr const OperandTile& operand_a() const { return swap_ab ? mma_b : mma_a; }
     constexpr const OperandTile& operand_b() const { return swap_ab ? mma_a : mma_b; }
     constexpr bool has_row_scales() const { return mma_a.scales_of_row > 0 || mma_b.scales_of_row > 0; }
-    /// Rows may be wide, and are then promoted after each 32 k-elements (bf16; multiply/wide_rows.h). Those of fp8 are
-    /// multiplied in exponent windows, by the feed `windowed`.
+    /// Rows may be wide, and are then promoted after each 32 k-elements (bf16; multiply/wide_rows.h). Wide
+    /// rows of fp8 are multiplied in exponent windows, by the feed `windowed`.
     constexpr bool has_wide_steps() const { return wide_rows && order.step == StepKind::bf16; }
     constexpr int value_bytes_per_stage() const { return mma_a.loaded_bytes + mma_b.loaded_bytes; }
     /// Clocks that an SM's tensor cores need for a k-block, at 4096 products per clock for fp8 and half of that for

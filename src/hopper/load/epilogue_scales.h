@@ -76,8 +76,8 @@ TILEWRIGHT_DEVICE void load_epilogue_scales(Shared<design>& shared, const Argume
                                             defers_a ? first_k_block : 0);
         // Both sides are loaded first where a tile may wait for the sum of their latencies. Slices of k that begin
         // later wait for scales that defer, and groups may have many short tiles. Other kernels may spill.
-        constexpr bool many_tiles = design.cluster.k_slices() > 1 || design.groups == Groups::rows;
-        constexpr bool both_first = design.order.defers && many_tiles;
+        constexpr bool both_first =
+            design.order.defers && (design.cluster.k_slices() > 1 || design.groups == Groups::rows);
         if constexpr (!both_first) a.store(of_a, defers_a);
         const LoadedScales<design.d_columns> b(has_b ? arguments.scales_b : ScaleView{}, group, work.column,
                                                defers_b ? first_k_block : 0);

@@ -48,7 +48,7 @@ struct WindowsOfRows {
 
     TILEWRIGHT_DEVICE static WindowExponents exponents(const Consumer<design>& c, const StagedWeights& rows,
                                                        int window) {
-        const u8* const first = begin(rows) + sizeof(WordQuad) + window * packed_window_bytes;
+        const u8* const first = begin(rows) + windows_head_bytes + window * packed_window_bytes;
         const int pair = c.warp * (warp_rows / 2) + c.lane / 4;  // two pairs share a word
         return {u32(load_shared(reinterpret_cast<const int*>(first)[pair / 2])) >> pair % 2 * 16};
     }

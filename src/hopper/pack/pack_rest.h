@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(quantize_threads, 2) pack_heads(const __grid_c
     for (int k_block = thread_index(); k_block < ceil_div(a.k, packed_k); k_block += quantize_threads) {
         const i64 tile = packed_tile_index(a.n, a.k, group, row_tile, k_block);
         u8* const head = a.out + a.tiles_at + tile * a.tile_bytes + packed_code_bytes + packed_rows * pack_blocks;
-        const u8* const exponents = head + formats::packed_windows_bytes;
+        const u8* const exponents = head + formats::windows_head_bytes;
         const int most = max(most_windows_of(a, exponents, upper, 0), most_windows_of(a, exponents, lower, 1));
         store_global(reinterpret_cast<IntQuad*>(head), IntQuad{{most, 0, int(upper), int(lower)}});
     }

@@ -207,7 +207,7 @@ TILEWRIGHT_DEVICE void write_tile(const TileRows& rows, int k_block, u8* to) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) bytes[i] = relative_bytes<spec>(load_word(rows.words[i] + k_block), rows.tops[i]);
     store_global(reinterpret_cast<u64*>(to) + lane_index(), u64(bytes[0]) | u64(bytes[1]) << 32);
-    u16* const exponents = reinterpret_cast<u16*>(to + pack_head_at + formats::packed_windows_bytes);
+    u16* const exponents = reinterpret_cast<u16*>(to + pack_head_at + formats::windows_head_bytes);
     store_global(exponents + lane_index(), u16(pack_top_exponent * 0x0101));
     if (lane_index() == 0) store_global(reinterpret_cast<IntQuad*>(to + pack_head_at), IntQuad{{1, 0, 0, 0}});
 }
@@ -233,7 +233,7 @@ TILEWRIGHT_DEVICE void write_windowed_tile(const TileRows& rows, int k_block, u8
     for (int i = 0; i < 2; ++i) {
         const int place = 2 * lane_index() + i;
         most = max(most, write_row<spec>(load_word(rows.words[i] + k_block), rows.tops[i], to + place * pack_blocks,
-                                         to + pack_head_at + formats::packed_windows_bytes + place));
+                                         to + pack_head_at + formats::windows_head_bytes + place));
     }
     sync_warp();
     most = int(largest_in_warp(u32(most)));

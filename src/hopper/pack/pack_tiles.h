@@ -192,7 +192,7 @@ TILEWRIGHT_DEVICE void write_scales(const PackArguments& a, const PackStrip& str
         u8* const scales = tiles.first + k_block * tiles.step + packed_code_bytes;
         u8* const to = scales + in_tile * bytes;
         if constexpr (spec.mxfp4) {
-            u8* const exponents = scales + packed_rows * bytes + formats::packed_windows_bytes + in_tile;
+            u8* const exponents = scales + packed_rows * bytes + formats::windows_head_bytes + in_tile;
             const u32 word = mxfp4_bytes<spec>(a, row, part.begin + k_block, load_staged(from), top, exponents);
             store_global(reinterpret_cast<u32*>(to), word);
         } else {
