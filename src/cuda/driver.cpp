@@ -84,10 +84,10 @@ void load_memory(const Loader& loader, DriverCalls& call) {
     loader.load(call.host_release, "cuMemFreeHost");
     loader.load(call.allocate, "cuMemAlloc_v2");
     loader.load(call.release, "cuMemFree_v2");
-    loader.load(call.copy_to_device, "cuMemcpyHtoD_v2");
+    loader.load(call.begin_copy_to_device, "cuMemcpyHtoD_v2");
     loader.load(call.copy_to_host, "cuMemcpyDtoH_v2");
     loader.load(call.copy_in_order, "cuMemcpyDtoDAsync_v2");
-    loader.load(call.fill_bytes, "cuMemsetD8_v2");
+    loader.load(call.begin_fill, "cuMemsetD8_v2");
     loader.load(call.fill_bytes_in_order, "cuMemsetD8Async");
 }
 

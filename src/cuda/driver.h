@@ -64,6 +64,19 @@ struct MemoryHandle {
 };
 
 struct DriverCalls {
+    /// Copies from memory of the host, and has ended when it returns. The driver's own call may return earlier, in the
+    /// order of the default stream only (CUDA Driver API, "API synchronization behavior"). Kernels of another stream
+    /// then read earlier bytes.
+    int write(DeviceAddress to, const void* from, std::size_t bytes) const {
+        const int result = begin_copy_to_device(to, from, bytes);
+        return result != 0 ? result : stream_synchronize(nullptr);
+    }
+    /// The same for bytes of one value.
+    int fill(DeviceAddress to, unsigned char value, std::size_t bytes) const {
+        const int result = begin_fill(to, value, bytes);
+        return result != 0 ? result : stream_synchronize(nullptr);
+    }
+
     int (*init)(unsigned) = nullptr;
     int (*error_name)(int, const char**) = nullptr;
     int (*error_string)(int, const char**) = nullptr;
@@ -91,10 +104,10 @@ struct DriverCalls {
     int (*host_release)(void*) = nullptr;
     int (*allocate)(DeviceAddress*, std::size_t) = nullptr;
     int (*release)(DeviceAddress) = nullptr;
-    int (*copy_to_device)(DeviceAddress, const void*, std::size_t) = nullptr;
+    int (*begin_copy_to_device)(DeviceAddress, const void*, std::size_t) = nullptr;
     int (*copy_to_host)(void*, DeviceAddress, std::size_t) = nullptr;
     int (*copy_in_order)(DeviceAddress, DeviceAddress, std::size_t, StreamHandle) = nullptr;
-    int (*fill_bytes)(DeviceAddress, unsigned char, std::size_t) = nullptr;
+    int (*begin_fill)(DeviceAddress, unsigned char, std::size_t) = nullptr;
     int (*fill_bytes_in_order)(DeviceAddress, unsigned char, std::size_t, StreamHandle) = nullptr;
     int (*stream_create)(StreamHandle*, unsigned) = nullptr;
     int (*stream_destroy)(StreamHandle) = nullptr;

@@ -32,8 +32,7 @@ DeviceMemory::DeviceMemory(int device, std::int64_t bytes) : device_(device) {
     const RelaxedCapture relaxed(driver());
     const ContextScope scope = runtime().device(device).context();
     driver().require(driver().call.allocate(&address_, size_of(bytes)), "cuMemAlloc", device);
-    int result = driver().call.fill_bytes(address_, 0, size_of(bytes));
-    if (result == 0) result = driver().call.context_synchronize();
+    const int result = driver().call.fill(address_, 0, size_of(bytes));
     if (result != 0) driver().call.release(address_);
     driver().require(result, "cuMemsetD8", device);
 }
@@ -88,7 +87,7 @@ void fill(int device, void* to, unsigned char value, std::int64_t bytes, void* s
 
 void write_to_device(int device, void* to, const void* from, std::int64_t bytes) {
     const ContextScope scope = runtime().device(device).context();
-    driver().require(driver().call.copy_to_device(address_of(to), from, size_of(bytes)), "cuMemcpyHtoD", device);
+    driver().require(driver().call.write(address_of(to), from, size_of(bytes)), "cuMemcpyHtoD", device);
 }
 
 void read_from_device(int device, void* to, const void* from, std::int64_t bytes, void* stream) {

@@ -72,8 +72,7 @@ public:
         const std::size_t bytes = plan.kept_rows.size() * sizeof(std::int64_t);
         const Scratch kept(index_, bytes);
         if (bytes > 0) {
-            driver().require(driver().call.copy_to_device(kept.address(), plan.kept_rows.data(), bytes), "cuMemcpyHtoD",
-                             index_);
+            driver().require(driver().call.write(kept.address(), plan.kept_rows.data(), bytes), "cuMemcpyHtoD", index_);
         }
         launch(launch::lower_rest(weights_, activations_, plan, static_cast<const std::int64_t*>(kept.data()), out));
         wait();

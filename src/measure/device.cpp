@@ -39,7 +39,7 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 }
 
 void Buffer::upload(const void* from, std::size_t bytes, std::size_t offset) const {
-    if (bytes > 0) require(call().copy_to_device(address_ + offset, from, bytes), "cuMemcpyHtoD");
+    if (bytes > 0) require(call().write(address_ + offset, from, bytes), "cuMemcpyHtoD");
 }
 
 void Buffer::download(void* to, std::size_t bytes, std::size_t offset) const {
@@ -47,7 +47,7 @@ void Buffer::download(void* to, std::size_t bytes, std::size_t offset) const {
 }
 
 void Buffer::fill(unsigned char value) const {
-    if (size_ > 0) require(call().fill_bytes(address_, value, size_), "cuMemsetD8");
+    if (size_ > 0) require(call().fill(address_, value, size_), "cuMemsetD8");
 }
 
 Device::Device(int index) : index_(index) {

@@ -264,9 +264,7 @@ private:
     /// Brings bytes of every rank to memory of the host, through memory of the GPU.
     void gather(cuda::DeviceAddress begin, const void* own, void* all, std::size_t bytes) const {
         const cuda::DeviceAddress mine = begin + static_cast<std::uint64_t>(rank_) * bytes;
-        require_driver(driver_.call.copy_to_device(mine, own, bytes), "cuMemcpyHtoD");
-        // The copy may still be under way, in the order of the default stream only.
-        require_driver(driver_.call.stream_synchronize(nullptr), "cuStreamSynchronize");
+        require_driver(driver_.call.write(mine, own, bytes), "cuMemcpyHtoD");
         require(nccl_.call.all_gather(reinterpret_cast<void*>(mine), reinterpret_cast<void*>(begin), bytes, nccl_bytes,
                                       parts_.communicator, parts_.stream),
                 "ncclAllGather");

@@ -145,9 +145,8 @@ TEST(GpuQuantizeGraph, CapturedCallsReadWhatIsThereWhenTheyAreLaunched) {
     for (const unsigned seed : {6U, 7U}) {
         fill(x, seed);
         const std::size_t bytes = memory_of(x.tensor());
-        driver.require(
-            driver.call.copy_to_device(reinterpret_cast<cuda::DeviceAddress>(source.data), x.tensor().data, bytes),
-            "cuMemcpyHtoD", 0);
+        driver.require(driver.call.write(reinterpret_cast<cuda::DeviceAddress>(source.data), x.tensor().data, bytes),
+                       "cuMemcpyHtoD", 0);
         driver.require(driver.call.graph_launch(executable, stream.handle()), "cuGraphLaunch", 0);
         stream.wait();
         quantize(x.tensor(), options, out);

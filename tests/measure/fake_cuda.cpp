@@ -135,7 +135,7 @@ int cuStreamCreate(void** stream, unsigned) {
     return 0;
 }
 int cuStreamDestroy_v2(void*) { return 0; }
-int cuStreamSynchronize(void*) { return 1; }
+int cuStreamSynchronize(void*) { return 0; }
 int cuEventCreate(FakeGpu::Time** event, unsigned) {
     *event = new FakeGpu::Time;
     ++gpu.live_events;
