@@ -172,6 +172,11 @@ private:
 
 }  // namespace
 
+double moe_relative_limit(Format activations, double of_bounds) {
+    const double most = 0x1p-4;
+    return std::max(activations == Format::e5m2 ? most : 0x1p-6, std::min(of_bounds, most));
+}
+
 MoeExpected expected(const Moe& layer, const std::vector<float>& addend) { return LayerOracle(layer, addend).result(); }
 
 std::string MoeReport::text() const {
@@ -187,8 +192,8 @@ MoeReport judge(const MoeCase& test_case) {
     const std::vector<char> written = test_case.written_rows();
     const std::int64_t hidden = test_case.spec().hidden;
     const double roundoff = unit_roundoff(format), smallest = smallest_number(format);
-    MoeReport report{.relative_limit = moe_relative_limit(test_case.layer().activations.values)};
-    double errors = 0, squares = 0;
+    MoeReport report;
+    double errors = 0, squares = 0, bounds = 0;
     for (std::size_t i = 0; i < out.size(); ++i) {
         const auto row = static_cast<std::int64_t>(i) / hidden;
         if (written[static_cast<std::size_t>(row)] == 0) continue;
@@ -198,13 +203,16 @@ MoeReport judge(const MoeCase& test_case) {
         if (!(error <= bound)) ++report.failed;
         errors += error * error;
         squares += want.exact[i] * want.exact[i];
+        bounds += want.bound[i] * want.bound[i];
         if (error / bound <= report.ratio) continue;
         report.where = fmt::format("row {}, column {}", row, static_cast<std::int64_t>(i) % hidden);
         report.error = error;
         report.bound = bound;
         report.ratio = error / bound;
     }
-    report.relative = squares > 0 ? std::sqrt(errors / squares) : 0;
+    if (squares > 0) report.relative = std::sqrt(errors / squares);
+    report.relative_limit =
+        moe_relative_limit(test_case.layer().activations.values, squares > 0 ? std::sqrt(bounds / squares) : 0);
     return report;
 }
 

@@ -21,9 +21,11 @@ struct MoeExpected {
 /// For a layer of one chunk with finite numbers, in host memory. `addend`: its numbers, or empty.
 MoeExpected expected(const Moe& layer, const std::vector<float>& addend);
 
-/// The largest relL2 of a right result over all rows, by the format of h. Where a sum of fp8 products is cut, h may be
-/// coded as its neighbour; those of e5m2 are twice as far.
-constexpr double moe_relative_limit(Format activations) { return activations == Format::e5m2 ? 0x1p-4 : 0x1p-6; }
+/// The largest relL2 of a right result over all rows. It follows from the format of h, and from the relL2 that the
+/// bounds of all elements have together. Where a sum of fp8 products is cut, h may be coded as its neighbour; those of
+/// e5m2 are twice as far. Where the largest number of a block may be two, all of its codes may be others. Sums in
+/// another order do that, so that it differs from CPU to CPU.
+double moe_relative_limit(Format activations, double of_bounds);
 
 struct MoeReport {
     std::int64_t judged = 0;
