@@ -60,8 +60,9 @@ public:
     void copy_result() const {
         if (on_gpu_) on_gpu_->copy_result(part_.out);
     }
-    /// As a rank whose call is wrong: its kernels are loaded too.
-    void decline() {
+    /// The kernels of a call, and those of a rank whose call is wrong. Whether ranks came does not count.
+    void load() {
+        call();
         group_.decline(options());
         on_gpu_->synchronize();
     }
@@ -190,14 +191,14 @@ RankedResult SharedLayer::run_calls(const RankedRun& how, bool only_loads) const
         const auto layer = std::make_unique<const Moe>(part(rank));  // frames are small
         const auto calls = std::make_unique<RankOfRun>(std::move(own), options_, *layer, how);
         start.wait();
+        if (only_loads) return calls->load();
         seconds[static_cast<std::size_t>(rank)] = calls->run();
-        if (!only_loads) return calls->copy_result();
-        if (ranks() == 1) calls->decline();
+        calls->copy_result();
     };
     for (const std::string& error : by_ranks(ranks(), work, device)) {
         if (!error.empty()) result.errors += error + "\n";
     }
-    if (!result.errors.empty()) return result;
+    if (only_loads || !result.errors.empty()) return result;
     for (int i = 0; i < how.times; ++i) {
         double slowest = 0;
         for (const std::vector<double>& of_rank : seconds) {
@@ -208,23 +209,12 @@ RankedResult SharedLayer::run_calls(const RankedRun& how, bool only_loads) const
     return result;
 }
 
-/// A GPU loads no kernel while another one waits, and kernels of the exchange by addresses wait for other ranks. So one
-/// rank runs them first, with all tokens and with those of a rank, and all ranks run the products by collectives.
+/// A GPU loads no kernel while another one waits for a rank. So the call runs once with waits of a nanosecond. They
+/// find that ranks are lost, and what follows computes something, with the kernels of the call.
 std::string SharedLayer::load_kernels(const RankedRun& how) const {
-    const RankedRun once{.on_gpu = true, .planned_for = how.planned_for};
-    ExpertGroupOptions one = options_;
-    one.places.clear();
-    one.per_rank = 0;
-    std::string errors;
-    for (const std::int64_t tokens : {tokens_.back(), std::min(tokens_.back(), options_.max_tokens)}) {
-        one.max_tokens = std::max<std::int64_t>(tokens, 1);
-        one.combine = GroupSizes(options_, ranks(), Exchange::addresses).combine;  // as all ranks choose it
-        errors += SharedLayer(whole_, one, {0, tokens}).run_calls(once, true).errors;
-    }
-    if (options_.exchange == Exchange::collectives || !errors.empty()) return errors;
-    ExpertGroupOptions all = options_;
-    all.exchange = Exchange::collectives;
-    return SharedLayer(whole_, all, tokens_).run_calls(once, true).errors;
+    ExpertGroupOptions hasty = options_;
+    hasty.seconds = 1e-9;
+    return SharedLayer(whole_, hasty, tokens_).run_calls({.on_gpu = true, .planned_for = how.planned_for}, true).errors;
 }
 
 RankedResult SharedLayer::run(const RankedRun& how) {
