@@ -166,8 +166,9 @@ gpu-moe: build python-package  ## layers of experts, Triton's and torch's; PYTHO
 gpu-generate: build python-package  ## models of transformers with our experts and its own; PYTHON: one that has torch, transformers and the package
 	$${PYTHON:-$(python)} benchmarks/generate.py --json benchmarks/results/$(card)_generate.jsonl
 
-gpu-expert-parallel: build python-package  ## layers of experts over two GPUs of a host; PYTHON: one that has torch and the package
+gpu-expert-parallel: build python-package  ## layers of experts over two GPUs of a host, and their training steps; PYTHON: one that has torch and the package
 	$${PYTHON:-$(python)} -m torch.distributed.run --nproc-per-node 2 benchmarks/expert_parallel.py --json benchmarks/results/$(card)_expert_parallel.jsonl
+	$${PYTHON:-$(python)} -m torch.distributed.run --nproc-per-node 2 benchmarks/expert_training.py --json benchmarks/results/$(card)_expert_parallel.jsonl
 
 gpu-share: build python-package  ## the share of quantizers in the GPU time of a training step; PYTHON: one that has torch and the package
 	$${PYTHON:-$(python)} benchmarks/training_share.py --json benchmarks/results/$(card)_share.jsonl || [ $$? -eq 1 ]  # 1: a target is missed

@@ -1,4 +1,5 @@
-"""Tables of a record of expert_parallel.py: layers of experts over ranks, other chains, and the targets."""
+"""Tables of a record of expert_parallel.py and expert_training.py: layers of experts over ranks, other chains, and the targets;
+training steps."""
 
 from __future__ import annotations
 
@@ -108,6 +109,22 @@ def layers(rows: list[Row]) -> str:
     return table(["model", "tokens of a rank", *heads], lines)
 
 
+def training(rows: list[Row]) -> str:
+    """Microseconds of training steps, and of collectives by themselves. Empty without such rows."""
+    times = {"peer": "peer", "dense": "dense", "local": "local", "all_gather": "all-gather", "all_to_all": "all-to-all"}
+    lines = [
+        [row["model"], f"{row['tokens']:,}", *(f"{row['us'][name]:,.0f}" if name in row["us"] else "" for name in times)]
+        for row in rows
+        if row["table"] == "training"
+    ]
+    if not lines:
+        return ""
+    intro = """Training: forward and backward of a layer, without an optimizer. `local` has the tokens of all ranks and the
+gradients of their results at hand. An exchange by collectives has two of each of the last columns.
+[The program](../expert_training.py)."""
+    return f"{intro}\n\n" + table(["model", "tokens of a rank", *times.values()], lines)
+
+
 def links(rows: list[Row]) -> str:
     """Times of a barrier and of copies of symmetric memory. Empty without such a row."""
     of = [row for row in rows if row["table"] == "links"]
@@ -143,7 +160,7 @@ def page(rows: list[Row], made_at: str, card: str) -> str:
 slower rank. `local` is the layer of a rank's experts with the tokens of all ranks at hand. A target
 is the most that an exchange may take, of its faster combine. The last columns are times of other
 chains over ours. [The program](../expert_parallel.py) describes all of them."""
-    return "\n\n".join(filter(None, [intro, layers(rows), targets(rows), links(rows), absent(rows)]))
+    return "\n\n".join(filter(None, [intro, layers(rows), targets(rows), training(rows), links(rows), absent(rows)]))
 
 
 def summary(rows: list[Row], made_at: str, card: str) -> str:

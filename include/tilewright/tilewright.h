@@ -8,6 +8,7 @@
 #include <tilewright/linear.h>           // A linear layer: forward and backward in one call each.
 #include <tilewright/moe.h>              // A layer of experts in one call.
 #include <tilewright/packed.h>           // Weights in the register order of a tensor core.
+#include <tilewright/peer_exchange.h>    // The exchanges of training over ranks.
 #include <tilewright/plan.h>             // How a GPU would compute it, how long that takes, and why.
 #include <tilewright/problem.h>          // A call, described; `validate`.
 #include <tilewright/quantize.h>         // Quantize real matrices, and back.

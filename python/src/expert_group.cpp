@@ -8,7 +8,9 @@
 #include "workspace.h"
 
 #include <tilewright/expert_group.h>
+#include <tilewright/peer_exchange.h>
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -130,6 +132,47 @@ ExplainedLayer explain_over_ranks(nb::handle x, nb::handle up, nb::handle down, 
     });
 }
 
+/// The exchanges of training. Memory is named by addresses.
+class ExchangeOfRanks {
+public:
+    using Address = std::uintptr_t;
+
+    ExchangeOfRanks(RanksHandle& handle, std::int64_t gathered, std::int64_t handed_back, double seconds) {
+        if (!handle.ranks) refuse("ranks", "ranks of another group", "new ones", "An exchange takes its ranks.");
+        const nb::gil_scoped_release unlocked;
+        exchange_ = std::make_unique<PeerExchange>(
+            std::move(handle.ranks),
+            PeerExchangeSizes{.gathered = gathered, .handed_back = handed_back, .seconds = seconds});
+    }
+
+    void gather(const std::vector<std::tuple<Address, std::int64_t, Address>>& parts, Address stream) {
+        std::vector<PeerExchange::Sent> sent;
+        for (const auto& [from, bytes, to] : parts) sent.push_back({pointer(from), bytes, pointer(to)});
+        const nb::gil_scoped_release unlocked;
+        exchange_->gather(sent, pointer(stream));
+    }
+    std::vector<Address> hand_back(const std::vector<std::tuple<Address, std::int64_t>>& parts, Address stream) {
+        std::vector<PeerExchange::Sent> sent;
+        for (const auto& [from, bytes] : parts) sent.push_back({.from = pointer(from), .bytes = bytes});
+        std::vector<Address> received;
+        const nb::gil_scoped_release unlocked;
+        for (const void* at : exchange_->hand_back(sent, pointer(stream))) {
+            received.push_back(reinterpret_cast<Address>(at));
+        }
+        return received;
+    }
+    std::optional<std::tuple<int, std::int64_t, bool>> lost() {
+        const std::optional<LostRank> found = exchange_->lost();
+        if (!found) return std::nullopt;
+        return std::tuple(found->rank, found->turn, found->in_gather);
+    }
+
+private:
+    static void* pointer(Address address) { return reinterpret_cast<void*>(address); }
+
+    std::unique_ptr<PeerExchange> exchange_{};
+};
+
 class GroupOfRanks {
 public:
     GroupOfRanks(RanksHandle& handle, const nb::dict& keywords) {
@@ -206,6 +249,18 @@ void bind_expert_group(nb::module_& m) {
     m.def("explain_moe_over_ranks", &explain_over_ranks, nb::arg("x"), nb::arg("up"), nb::arg("down"), nb::arg("layer"),
           nb::arg("options"), nb::arg("group"), nb::arg("ranks"), nb::arg("has_addresses"),
           "As explain_moe, for a round of a call over ranks. `group` has the options of ExpertGroup.");
+    m.attr("most_ranks_with_addresses") = most_ranks_with_addresses;
+    nb::class_<ExchangeOfRanks>(m, "PeerExchange", "The exchanges of training through memory that all ranks reach.")
+        .def(nb::init<RanksHandle&, std::int64_t, std::int64_t, double>(), nb::arg("ranks"), nb::arg("gathered"),
+             nb::arg("handed_back"), nb::arg("seconds"),
+             "gathered: the most bytes of a rank. handed_back: the most from one rank to another. By all ranks "
+             "together.")
+        .def("gather", &ExchangeOfRanks::gather, nb::arg("parts"), nb::arg("stream"),
+             "Brings (from, bytes, to) of each rank to all. By all ranks together.")
+        .def("hand_back", &ExchangeOfRanks::hand_back, nb::arg("parts"), nb::arg("stream"),
+             "Brings part r of (from, bytes of a part) to rank r. Returns the addresses of what came here.")
+        .def("lost", &ExchangeOfRanks::lost,
+             "The rank that did not come, its turn, and whether it lacks in a gather; or None.");
     nb::class_<GroupOfRanks>(m, "ExpertGroup", "A group of ranks over which the experts of layers are spread.")
         .def(nb::init<RanksHandle&, const nb::dict&>(), nb::arg("ranks"), nb::arg("options"))
         .def_prop_ro("rank", &GroupOfRanks::rank)

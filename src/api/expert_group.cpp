@@ -3,7 +3,6 @@
 #include <tilewright/expert_group.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <exception>
 #include <optional>
@@ -13,6 +12,7 @@
 #include "api/moe_run.h"
 #include "api/rank_check.h"
 #include "api/rank_layout.h"
+#include "api/rank_memory.h"
 #include "cuda/memory.h"
 #include "moe/exchange.h"
 
@@ -25,23 +25,6 @@ using moe::Collects;
 using moe::RankMemory;
 
 std::byte* at(void* memory, std::int64_t bytes) { return static_cast<std::byte*>(memory) + bytes; }
-
-/// The word in which barriers leave what the host must know.
-class Report {
-public:
-    explicit Report(const DeviceId& device) {
-        if (device.kind == DeviceId::Kind::cuda) on_host_.emplace(device.index, std::int64_t{sizeof(RankReport)});
-    }
-    RankReport* to_write() { return on_host_ ? static_cast<RankReport*>(on_host_->on_device()) : &own_; }
-    RankReport take() {
-        RankReport* const report = on_host_ ? static_cast<RankReport*>(on_host_->data()) : &own_;
-        return {std::atomic_ref<unsigned long long>(report->bits).exchange(0)};
-    }
-
-private:
-    RankReport own_{};
-    std::optional<cuda::HostMemory> on_host_{};
-};
 
 /// Fills the rows from `begin` on with zeros.
 void clear_rows(const Tensor& matrix, std::int64_t begin, const RunOptions& how) {
@@ -122,28 +105,13 @@ struct ExpertGroup::State {
     void* memory = nullptr;
     RankLayout layout;
     std::vector<std::int64_t> shifts{};
-    Report report;
+    RankReportForHost report;
     bool is_lost = false;   // a rank did not come, or this one has left: there are no calls any more
     bool has_left = false;  // a call of this rank ended midway
     std::vector<std::int32_t> table{};
     std::unique_ptr<cuda::DeviceMemory> table_on_gpu{};
     Tensor places{};
 };
-
-/// Memory of this rank, if all ranks got theirs.
-static void* allocated(Ranks& ranks, std::int64_t bytes) {
-    void* memory = nullptr;
-    std::exception_ptr failure;
-    try {
-        memory = ranks.allocate(bytes);
-    } catch (...) {
-        failure = std::current_exception();
-    }
-    const bool all = all_have(ranks, !failure);
-    if (failure) std::rethrow_exception(failure);
-    if (!all) throw Error("another rank of the group got no memory; see the error there");
-    return memory;
-}
 
 ExpertGroup::State::State(std::unique_ptr<Ranks> of, const ExpertGroupOptions& given)
     : ranks(std::move(of)),
@@ -179,12 +147,11 @@ void ExpertGroup::State::make_table() {
 
 /// From this rank's memory, or from what it announces, to that of all ranks.
 std::vector<std::int64_t> ExpertGroup::State::shifts_of_ranks() const {
+    if (by_addresses()) return shifts_between(addresses, memory);
     std::vector<std::int64_t> made;
     made.reserve(static_cast<std::size_t>(ranks->size()));
     for (int rank = 0; rank < ranks->size(); ++rank) {
-        made.push_back(by_addresses() ? static_cast<std::byte*>(addresses[static_cast<std::size_t>(rank)]) -
-                                            static_cast<std::byte*>(memory)
-                                      : layout.gathered_at + rank * layout.announced_bytes - layout.announced_at);
+        made.push_back(layout.gathered_at + rank * layout.announced_bytes - layout.announced_at);
     }
     return made;
 }

@@ -122,34 +122,40 @@ def graphs(rank):
 
 
 def training(rank):
+    """The errors of a step by each exchange, and whether both have the same bits."""
     found = {}
     for recipe in RECIPES:
-        group = group_of(recipe=recipe)
         torch.manual_seed(0)
         whole = Experts(EXPERTS, HIDDEN, INNER, recipe=recipe, device="cuda", dtype=torch.bfloat16)
-        layer = Experts(EXPERTS // 2, HIDDEN, INNER, recipe=recipe, device="cuda", dtype=torch.bfloat16, group=group)
         part = slice(rank * EXPERTS // 2, (rank + 1) * EXPERTS // 2)
-        with torch.no_grad():
-            layer.up.copy_(whole.up[part])
-            layer.down.copy_(whole.down[part])
         sizes = (ROOM, 21)
         given = [tokens_of(other, 3, sizes[other]) for other in range(2)]
         d_out = [(normal(size, HIDDEN, seed=9 + other).bfloat16()).cuda() for other, size in enumerate(sizes)]
-        x, ids, weights = (part.clone() for part in given[rank])
-        x.requires_grad_(), weights.requires_grad_()
-        out = layer(x, ids, weights)
-        out.backward(d_out[rank])
         all_x, all_ids, all_weights = (torch.cat(parts) for parts in zip(*given))
         all_x.requires_grad_(), all_weights.requires_grad_()
         expected = whole(all_x, all_ids, all_weights)
         expected.backward(torch.cat(d_out))
         mine = slice(0, sizes[0]) if rank == 0 else slice(sizes[0], None)
+        wanted = [expected[mine], all_x.grad[mine], all_weights.grad[mine], whole.up.grad[part], whole.down.grad[part]]
+        made = {}
+        for exchange in ("peer", "dense"):
+            group = group_of(recipe=recipe, exchange=exchange)
+            layer = Experts(EXPERTS // 2, HIDDEN, INNER, recipe=recipe, device="cuda", dtype=torch.bfloat16, group=group)
+            with torch.no_grad():
+                layer.up.copy_(whole.up[part])
+                layer.down.copy_(whole.down[part])
+            x, ids, weights = (part_of.clone() for part_of in given[rank])
+            x.requires_grad_(), weights.requires_grad_()
+            out = layer(x, ids, weights)
+            out.backward(d_out[rank])
+            made[exchange] = [out.detach(), x.grad, weights.grad, layer.up.grad, layer.down.grad]
+            made[exchange, "transport"] = type(group._exchange._made).__name__
+            group.close()
         found[recipe] = {
-            "out": error(out, expected[mine]), "x": error(x.grad, all_x.grad[mine]),
-            "weights": error(weights.grad, all_weights.grad[mine]), "up": error(layer.up.grad, whole.up.grad[part]),
-            "down": error(layer.down.grad, whole.down.grad[part]),
-        }  # fmt: skip
-        group.close()
+            "errors": dict(zip(("out", "x", "weights", "up", "down"), map(error, made["peer"], wanted))),
+            "same": all(map(torch.equal, made["peer"], made["dense"])),
+            "transports": [made[exchange, "transport"] for exchange in ("peer", "dense")],
+        }
     return found
 
 

@@ -47,8 +47,8 @@ class Whole:
         return tw.moe(self.x, up, down, **given)
 
     def options(self, **more):
-        return {"max_tokens": self.tokens, "hidden": self.hidden, "experts": self.experts, "choices": self.k, **more,
-                "activations": self.activations, "seconds": 10.0}  # fmt: skip
+        return {"max_tokens": self.tokens, "hidden": self.hidden, "experts": self.experts, "choices": self.k,
+                "activations": self.activations, "seconds": 10.0, **more}  # fmt: skip
 
 
 def here():
@@ -90,36 +90,40 @@ def split(tokens, ranks, seed):
     return list(zip([0, *begins], [*begins, tokens]))
 
 
-def load_kernels(whole, options):
-    """Makes the call by one rank. A kernel is loaded when no other one runs, also none that waits for another rank."""
+def load_kernels(whole, ranks, seed=3, **options):
+    """Makes the call with waits of a nanosecond. A kernel is loaded when no other one waits for a rank."""
 
-    def work(_, own):
-        group = _core.ExpertGroup(own, whole.options(**options))
-        parts = [taken(weights, slice(None)) for weights in (whole.up, whole.down)]
-        keywords = {"experts": whole.ids, "weights": whole.weights, "activations": whole.activations}
-        group.moe(whole.x, *parts, keywords, {"invariant": True} if options.get("invariant") else {}, here())
+    def work(rank, own):
+        group, call = rank_of(whole, rank, ranks, own, seed, {**options, "seconds": 1e-9})
+        call()
         group.decline(here())
         torch.cuda.current_stream().synchronize()
 
-    by_ranks(1, work)
+    by_ranks(ranks, work)
+
+
+def rank_of(whole, rank, ranks, own, seed, options):
+    """A rank's group and its call."""
+    group, each = _core.ExpertGroup(own, whole.options(**options)), whole.experts // ranks
+    part = slice(*split(whole.tokens, ranks, seed)[rank])
+    parts = [taken(weights, slice(rank * each, (rank + 1) * each)) for weights in (whole.up, whole.down)]
+    keywords = {"experts": whole.ids[part], "weights": whole.weights[part], "activations": whole.activations}
+    extra = {"invariant": True} if options.get("invariant") else {}
+    x = whole.x[part]
+    return group, lambda: group.moe(x, *parts, keywords, extra, here())
 
 
 def shared_result(whole, ranks, seed=3, calls=1, **options):
     """The results of all ranks, one after another."""
-    tokens, each = split(whole.tokens, ranks, seed), whole.experts // ranks
-    parts = [[taken(weights, slice(rank * each, (rank + 1) * each)) for weights in (whole.up, whole.down)] for rank in range(ranks)]
-
-    load_kernels(whole, options)
-    if options["exchange"] == "addresses":  # the products of these sizes, without kernels that wait
-        shared_result(whole, ranks, seed, **{**options, "exchange": "collectives"})
+    load_kernels(whole, ranks, seed, **options)
+    all_are_ready = threading.Barrier(ranks)
 
     def work(rank, own):
-        group = _core.ExpertGroup(own, whole.options(**options))
-        part = slice(*tokens[rank])
-        keywords = {"experts": whole.ids[part], "weights": whole.weights[part], "activations": whole.activations}
-        extra = {"invariant": True} if options.get("invariant") else {}
+        group, call = rank_of(whole, rank, ranks, own, seed, options)
+        torch.cuda.synchronize()
+        all_are_ready.wait()  # from here on no thread waits for the whole GPU
         for _ in range(calls):
-            out = group.moe(whole.x[part], *parts[rank], keywords, extra, here())
+            out = call()
         torch.cuda.current_stream().synchronize()
         group.check()
         return out
@@ -165,16 +169,23 @@ def test_a_graph_is_replayed_with_other_routing():
     seeds = range(1000)
     all_are_ready = threading.Barrier(ranks)
 
-    def work(rank, own):
-        group = _core.ExpertGroup(own, {**whole.options(combine="rows", exchange="addresses", invariant=True), "max_tokens": rows})
+    def made(rank, own, **other):
+        options = {"combine": "rows", "exchange": "addresses", "invariant": True, "max_tokens": rows, **other}
+        group = _core.ExpertGroup(own, whole.options(**options))
         parts = [taken(weights, slice(rank * each, (rank + 1) * each)) for weights in (whole.up, whole.down)]
         keywords = {"experts": static[rank][1], "weights": static[rank][2], "activations": whole.activations}
         for tensor in static[rank]:
             tensor.zero_()
+        return group, lambda: group.moe(static[rank][0], *parts, keywords, {"invariant": True}, here())
 
-        def call():
-            return group.moe(static[rank][0], *parts, keywords, {"invariant": True}, here())
+    def load(rank, own):  # as load_kernels
+        group, call = made(rank, own, seconds=1e-9)
+        call()
+        torch.cuda.current_stream().synchronize()
+        del group
 
+    def work(rank, own):
+        group, call = made(rank, own)
         call()
         torch.cuda.current_stream().synchronize()
         graph = torch.cuda.CUDAGraph()
@@ -200,7 +211,7 @@ def test_a_graph_is_replayed_with_other_routing():
         return kept
 
     lock = threading.Lock()
-    load_kernels(whole, {"combine": "rows", "exchange": "addresses", "invariant": True})
+    by_ranks(ranks, load)
     for rank, results in enumerate(by_ranks(ranks, work)):
         for seed in seeds:
             whole.x, whole.ids, whole.weights = inputs(whole, seed, rank, rows)
@@ -237,9 +248,100 @@ def test_a_wrong_call_and_a_lost_rank_do_not_hang():
                 said[rank].append(str(error))
             torch.cuda.current_stream().synchronize()
 
-    load_kernels(whole, {"exchange": "addresses"})
+    load_kernels(whole, 2, exchange="addresses")
     by_ranks(2, work)
     assert said[1][0] == said[1][2] == "" and said[1][1].startswith("x: got [40, 256]")
     assert said[0][0] == said[0][1] == said[0][3] == ""
     assert said[0][2].startswith("group: got a wrong call on rank 1, which is call 2 of the group")
     assert "rank 1 did not come to the barrier ahead of the products of call 4" in said[0][4]
+
+
+class BytesAt:
+    """Bytes of the GPU, for torch to read."""
+
+    def __init__(self, address, count):
+        self.__cuda_array_interface__ = {"data": (address, False), "shape": (count,), "typestr": "|u1", "version": 3, "stream": None}
+
+
+def tensor_at(address, count):
+    return torch.as_tensor(BytesAt(address, count), device="cuda")
+
+
+def exchange_of(own, gathered, handed_back, seconds=10.0):
+    return _core.PeerExchange(own, gathered, handed_back, seconds)
+
+
+def load_exchange():
+    """A kernel is loaded when no other one waits for another rank."""
+
+    def work(_, own):
+        exchange = exchange_of(own, 128, 128)
+        some = torch.zeros(128, dtype=torch.uint8, device="cuda")
+        exchange.gather([(some.data_ptr(), 128, some.data_ptr())], here())
+        exchange.hand_back([(some.data_ptr(), 128)], here())
+        torch.cuda.current_stream().synchronize()
+
+    by_ranks(1, work)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 8])
+def test_exchanges_of_training_bring_all_bytes(ranks):
+    """300 turns of two tensors each, without a wait of the host: no rank writes what another one still reads."""
+    turns, sizes = 300, (5000, 77)
+    given = torch.randint(0, 256, (2, turns, ranks, sum(sizes) * ranks), generator=random(ranks), dtype=torch.uint8).cuda()
+    all_are_ready = threading.Barrier(ranks)
+
+    def work(rank, own):
+        exchange = exchange_of(own, 2 * 5120, 2 * 5120)
+        gathered = torch.zeros(turns, sum(sizes) * ranks, dtype=torch.uint8, device="cuda")
+        back = torch.zeros_like(gathered)
+        slices = slice(0, sizes[0] * ranks), slice(sizes[0] * ranks, sum(sizes) * ranks)
+        for part in slices:  # loads the kernels of these copies
+            back[0, part].copy_(tensor_at(given[1, 0, rank, part].data_ptr(), part.stop - part.start))
+        torch.cuda.synchronize()
+        all_are_ready.wait()  # from here on no thread waits for the whole GPU, or allocates
+        for turn in range(turns):
+            sent, begin = [], 0
+            for size, part in zip(sizes, slices):
+                sent.append((given[0, turn, rank, begin:].data_ptr(), size, gathered[turn, part].data_ptr()))
+                begin += size
+            exchange.gather(sent, here())
+            sent = [(given[1, turn, rank, part].data_ptr(), size) for size, part in zip(sizes, slices)]
+            for at, size, part in zip(exchange.hand_back(sent, here()), sizes, slices):
+                back[turn, part].copy_(tensor_at(at, size * ranks))
+        torch.cuda.current_stream().synchronize()
+        return exchange.lost(), gathered, back
+
+    load_exchange()
+    for rank, (lost, gathered, back) in enumerate(by_ranks(ranks, work)):
+        assert lost is None
+        first = given[0, :, :, : sizes[0]].reshape(turns, -1)
+        second = given[0, :, :, sizes[0] : sum(sizes)].reshape(turns, -1)
+        assert torch.equal(gathered, torch.cat([first, second], 1))
+        begin, parts = 0, []
+        for size in sizes:
+            parts.append(given[1, :, :, begin + rank * size : begin + (rank + 1) * size].reshape(turns, -1))
+            begin += size * ranks
+        assert torch.equal(back, torch.cat(parts, 1))
+
+
+def test_an_exchange_names_the_rank_that_is_gone():
+    all_are_ready, said = threading.Barrier(2), []
+
+    def work(rank, own):
+        exchange = exchange_of(own, 128, 128, 0.5)
+        some = torch.zeros(256, dtype=torch.uint8, device="cuda")
+        torch.cuda.synchronize()
+        all_are_ready.wait()
+        for turn in range(3):
+            if rank == 1 and turn == 1:
+                return
+            exchange.gather([(some.data_ptr(), 128, some.data_ptr())], here())
+            exchange.hand_back([(some.data_ptr(), 128)], here())
+            torch.cuda.current_stream().synchronize()
+            if rank == 0:
+                said.append(exchange.lost())
+
+    load_exchange()
+    by_ranks(2, work)
+    assert said == [None, (1, 1, True), (1, 1, True)]

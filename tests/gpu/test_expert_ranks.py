@@ -47,9 +47,12 @@ def test_a_graph_is_replayed_with_other_tokens(found, exchange):
 
 @pytest.mark.parametrize("recipe", expert_ranks_nccl.RECIPES)
 def test_training_has_the_results_of_one_gpu(found, recipe):
-    """Gradients of experts have one GPU's bits. Results and gradients of tokens are sums of ranks, rounded once per rank."""
+    """Gradients of experts have one GPU's bits. Results and gradients of tokens are sums of ranks, rounded once per rank.
+    Peer memory and collectives have the same bits."""
     for rank in range(2):
-        errors = found[rank]["training"][recipe]
+        of = found[rank]["training"][recipe]
+        assert of["transports"] == ["PeerMemory", "Collectives"] and of["same"]
+        errors = of["errors"]
         assert errors["up"] == errors["down"] == errors["weights"] == 0, errors
         assert errors["out"] < 2**-8 and errors["x"] < 2**-8, errors
 

@@ -9,6 +9,7 @@ import copy
 import datetime
 import os
 import pickle
+import tempfile
 import time
 import unittest.mock
 from dataclasses import dataclass, field
@@ -16,7 +17,8 @@ from dataclasses import dataclass, field
 import tilewright as tw
 import torch
 import torch.distributed as dist
-from tilewright.torch import ExpertGroup, Experts, explain_moe, moe
+from tilewright.torch import ExpertGroup, Experts, _transport, explain_moe, moe
+from tilewright.torch._rank_engine import RankEngine
 from torch.distributed.fsdp import fully_shard
 from torch_layers import normal
 
@@ -126,15 +128,37 @@ def gradients(tensors):
     return [None if tensor is None else tensor.grad for tensor in tensors]
 
 
+class MemoryOfHost(RankEngine):
+    """Ranks whose memory is that of files, which all of them map. So that CPUs have peer memory too."""
+
+    def reaches_all(self):
+        return True
+
+    def allocate(self, count):
+        names = [None] * RANKS
+        with tempfile.NamedTemporaryFile(delete=False) as file:
+            file.truncate(count)
+        dist.all_gather_object(names, file.name, group=self._process_group)
+        every = [torch.from_file(name, shared=True, size=count, dtype=torch.uint8) for name in names]
+        dist.barrier(self._process_group)
+        os.unlink(file.name)
+        self._mapped, self._memory = every, every[self._process_group.rank()]
+        self._addresses = [memory.data_ptr() for memory in every]
+        return self._memory.data_ptr()
+
+
+def by_peer_memory():
+    return unittest.mock.patch.object(_transport, "RankEngine", MemoryOfHost)
+
+
 def run_case(case, group, rank, process_group):
-    """The result of a call, with gradients and without, by both ways to combine, and the gradients."""
+    """The result of a call, with gradients and without, by both ways to combine, and the gradients; these by peer memory too."""
     calls = group._exchange
     x, weights, addend, d_out = tokens_of(case, rank)
     ids = ids_of(case, rank)
     experts = [of_rank(case, tensor, rank) for tensor in weights_of(case, EXPERTS + case.shared)]
-    given = wanting((x, weights, addend, *experts))
 
-    def call():
+    def call(group, given):
         x, weights, addend, up, down, up_bias, down_bias = given
         shape = [*case.leading, -1] if case.leading else [len(x)]
         chosen, parts = ids.view(*shape, case.choices), {"up_bias": up_bias, "down_bias": down_bias, **case.how}
@@ -142,14 +166,24 @@ def run_case(case, group, rank, process_group):
         added = None if addend is None else addend.view(*shape, HIDDEN)
         return moe(x.view(*shape, HIDDEN), chosen, of_choices, up, down, addend=added, group=group, **parts)
 
-    out = call()
-    out.backward(d_out.view(out.shape))
+    def trained(group):
+        given = wanting((x, weights, addend, *experts))
+        out = call(group, given)
+        out.backward(d_out.view(out.shape))
+        return out.detach(), gradients(given), given
+
+    out, made, given = trained(group)
+    with by_peer_memory():
+        other = case.group(process_group)
+        peer = [trained(other)[:2] for _ in range(2)]
+        assert isinstance(other._exchange._made, _transport.PeerMemory)
+        other.close()
     with torch.no_grad():
-        quiet = call()
+        quiet = call(group, given)
         group = case.group(process_group, combine="rows")
-        rows = [call(), call()]
+        rows = [call(group, given), call(group, given)]
         group.close()
-    return {"out": out.detach(), "quiet": quiet, "rows": rows, "gradients": gradients(given), "calls": calls.calls}
+    return {"out": out, "quiet": quiet, "rows": rows, "gradients": made, "peer": peer, "calls": calls.calls}
 
 
 def said(function):
@@ -355,6 +389,18 @@ def time_outs(process_group, ranks, rank):
             found[phase] = said(out.sum().backward if phase == "backward" else lambda: right_call(group, rank))
             found[phase, "seconds"] = time.monotonic() - began
         dist.barrier(process_group)
+    return {**found, "peer": time_out_in_peer_memory(process_group, rank)}
+
+
+def time_out_in_peer_memory(process_group, rank):
+    """The messages after a call that rank 1 has left out: of that call, the next, and a check."""
+    found = []
+    with by_peer_memory(), unittest.mock.patch.object(_transport, "_seconds", lambda *_: 0.5):
+        group = CASE.group(process_group)
+        right_call(group, rank)
+        if rank == 0:
+            found = [said(lambda: right_call(group, rank)), said(lambda: right_call(group, rank)), said(group.check)]
+    dist.barrier(process_group)
     return found
 
 

@@ -128,6 +128,17 @@ def test_results_and_gradients_are_those_of_one_process(found, name):
 
 
 @pytest.mark.parametrize("name", expert_ranks.CASES)
+def test_peer_memory_has_the_bits_of_collectives(found, name):
+    for rank in range(RANKS):
+        made = found[rank][name]
+        for out, of_each in made["peer"]:
+            assert torch.equal(out, made["out"])
+            for mine, wanted in zip(of_each, made["gradients"], strict=True):
+                assert (mine is None) == (wanted is None)
+                assert mine is None or torch.equal(mine, wanted)
+
+
+@pytest.mark.parametrize("name", expert_ranks.CASES)
 def test_rows_have_the_bits_of_one_process(found, name):
     """The owner sums its choices' rows in the order of one process. A second call is the same."""
     case, results = CASES[name], one_process(CASES[name])
@@ -234,6 +245,13 @@ def test_a_rank_that_leaves_a_phase_out(found):
         text = rf"RuntimeError: group: got no answer of all ranks in call {call} of expert group \d+ of .*, phase '{phase}'; "
         assert re.match(text, said[name]), said[name]
         assert said[name, "seconds"] >= 1
+
+
+def test_a_rank_that_leaves_a_call_out_of_peer_memory(found):
+    """Rank 0 has waited in its second call. Each later one says so."""
+    for text in found[2]["time-outs"]["peer"]:
+        assert re.match(r"RuntimeError: group: got no answer of all ranks in call \d+ of expert group \d+ of ", text), text
+        assert "rank 1 did not come in time to the exchange of the tokens, or the gradients of results, 2; make a new group" in text
 
 
 @pytest.mark.parametrize("name", expert_ranks.WRONG_GROUPS)

@@ -1,5 +1,5 @@
-"""benchmarks/expert_parallel.py on the CPU, in two processes: its chains compute the same. Wrong and missing ones are named.
-Targets and tables follow from the times."""
+"""benchmarks/expert_parallel.py and expert_training.py on the CPU, in two processes: chains compute the same. Wrong and missing ones
+are named. Targets and tables follow from the times."""
 
 import json
 import os
@@ -30,14 +30,14 @@ def free_port():
         return found.getsockname()[1]
 
 
-def run(*words, ranks=2, **environment):
-    """The program in new processes. Returns the exit codes and rank 0's output."""
+def run(*words, program=PROGRAM, ranks=2, **environment):
+    """A program in new processes. Returns the exit codes and rank 0's output."""
     path = os.pathsep.join([str(STAND_IN), *filter(None, [os.environ.get("PYTHONPATH")])])
     common = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
               "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), **environment}  # fmt: skip
     started = [
         subprocess.Popen(
-            [sys.executable, PROGRAM, "--device", "cpu", *words],
+            [sys.executable, program, "--device", "cpu", *words],
             env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )
@@ -63,6 +63,16 @@ def test_three_ranks():
     codes, output = run("--check", ranks=3)
     assert codes == [2] * 3
     assert "got 3 processes; expected a divisor of the 8 experts of tiny" in output
+
+
+def test_training_steps_are_timed(tmp_path):
+    record = tmp_path / "record.jsonl"
+    codes, output = run("--repeats", "1", "--json", record, program=ROOT / "benchmarks/expert_training.py")
+    assert codes == [0, 0] and "0 tensors differ" in output, output
+    rows = [json.loads(line) for line in record.read_text().splitlines()]
+    assert len(rows) == 4 and all(set(row["us"]) == {"dense", "local", "all_gather", "all_to_all"} for row in rows)
+    assert not any(row["missing"] for row in rows)
+    assert "| tiny |" in tables.training(rows) and not tables.training([])
 
 
 def test_a_wrong_result_is_named_and_not_timed(tmp_path):

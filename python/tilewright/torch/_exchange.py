@@ -1,11 +1,11 @@
-"""The collectives of a layer over ranks: tokens go to all ranks, sums go back to the tokens' owners.
+"""The phases of a layer over ranks: tokens go to all ranks, sums go back to the tokens' owners.
 
-A call has two phases, and its backward two more:
+A call has two phases, and its backward two more. `_transport` has their two functions:
 
-- tokens, an all-gather: each rank sends its announcement and its tokens, padded to `room` of them.
-- sums, an all-to-all: each rank sends the sums of its experts to the owners of the tokens.
-- gradients of results, an all-gather: each rank sends the gradients of its results.
-- gradients of tokens, an all-to-all: each rank sends those of x and of the weights to the owners.
+- tokens, gathered: each rank sends its announcement and its tokens, padded to `room` of them.
+- sums, handed back: each rank sends the sums of its experts to the owners of the tokens.
+- gradients of results, gathered: each rank sends the gradients of its results.
+- gradients of tokens, handed back: each rank sends those of x and of the weights to the owners.
 
 An announcement is one tensor of int32: a header, the physical number of each choice, and the bits of its weight in float32.
 All sizes are fixed when the group is made. So no phase waits for a size, and the host reads no ids.
@@ -14,6 +14,7 @@ All sizes are fixed when the group is made. So no phase waits for a size, and th
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
 import torch
@@ -21,6 +22,7 @@ import torch
 from tilewright import _core
 from tilewright.torch import _sums
 from tilewright.torch._checks import refuse
+from tilewright.torch._transport import Collectives, PeerMemory, Room, transport_of
 
 # A rank whose call is wrong announces the operand of its message by a number, 1 + the place in this list.
 _OPERANDS = ("another operand", "x", "experts", "weights", "up", "down", "up_bias", "down_bias", "addend", "recipe", "shared")
@@ -59,8 +61,8 @@ def exchange_of(name: str) -> Exchange:
 class _Headers:
     """Looks at the headers of a call: at once on a CPU. On a GPU at the next call, because the host would wait for this one."""
 
-    def __init__(self, ranks: int, device: torch.device, name: str) -> None:
-        self._name = name
+    def __init__(self, ranks: int, device: torch.device, name: str, require_all_ranks: Callable[[int], None]) -> None:
+        self._name, self._require_all_ranks = name, require_all_ranks
         self._on_gpu = device.type == "cuda"
         self.waits = self._on_gpu
         self._pending = 0
@@ -90,6 +92,7 @@ class _Headers:
         self._judge(self._kept, call)
 
     def _judge(self, headers: torch.Tensor, call: int) -> None:
+        self._require_all_ranks(call)  # a rank that is gone has left the header of an earlier call
         rows = headers.tolist()
         for rank, (number, wrong, _, _) in enumerate(rows):
             if wrong != 0:
@@ -109,20 +112,22 @@ class _Headers:
 
 
 class Exchange:
-    """The collectives of a group, with messages that name the group, the call and the phase.
+    """The phases of a group, with messages that name the group, the call and the phase.
 
     Args:
         process_group: of torch.distributed.
         name: of the group, in messages.
         sizes: see `Sizes`.
         device: where the tokens are.
+        way: "peer", "dense" or None, see `_transport.transport_of`.
     """
 
-    def __init__(self, process_group: Any, name: str, sizes: Sizes, device: torch.device) -> None:
-        self._process_group, self.name, self.sizes = process_group, name, sizes
+    def __init__(self, process_group: Any, name: str, sizes: Sizes, device: torch.device, way: str | None) -> None:
+        self._process_group, self.name, self.sizes, self._way = process_group, name, sizes, way
+        self._made: Collectives | PeerMemory | None = None
         self.rank, self.ranks = process_group.rank(), process_group.size()
         self.calls = 0  # counted alike on all ranks
-        self._headers = _Headers(self.ranks, device, name)
+        self._headers = _Headers(self.ranks, device, name, self._require_all_ranks)
         self._device = device
         room = torch.arange(sizes.room, dtype=torch.int32)[:, None]
         # Row t: where the ranks' sums of token t are, as `combine` takes it.
@@ -163,24 +168,34 @@ class Exchange:
             raise error from None
         # The others have not looked yet, and wait for sums. NaN shows that their results are wrong.
         nothing = torch.full((self.ranks * sizes.room, sizes.hidden), torch.nan, dtype=sizes.sums, device=self._device)
-        self._owned(nothing, "sums", self.calls)
+        self._hand_back([nothing], "sums", self.calls)
         raise error
 
-    def sums(self, parts: torch.Tensor, tokens: int, addend: torch.Tensor | None, phase: str, call: int) -> torch.Tensor:
-        """[tokens, features]: the sum over the ranks, in their order, of what each has for this rank's tokens.
+    def sums(self, parts: torch.Tensor, tokens: int, addend: torch.Tensor | None, call: int) -> torch.Tensor:
+        """[tokens, hidden]: the sum over the ranks, in their order, of what each has for this rank's tokens.
 
         It begins with the addend, runs in float32, and is rounded once, to the dtype of the group.
         """
-        return self._summed(self._owned(parts, phase, call), tokens, addend, self.sizes.dtype)
+        (received,) = self._hand_back([parts], "sums", call)
+        return self._summed(received, tokens, addend, self.sizes.dtype)
 
-    def weight_gradients(self, parts: torch.Tensor, tokens: int, phase: str, call: int) -> torch.Tensor:
-        """float32 [tokens, choices]: only the rank of an expert has the gradient of its choice, the others have 0."""
-        return self._summed(self._owned(parts, phase, call), tokens, None, torch.float32)
+    def token_gradients(
+        self, d_x: torch.Tensor, d_weights: torch.Tensor, tokens: int, call: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The sums over the ranks of the gradients of this rank's x, and of its weights, float32 [tokens, choices].
+
+        Only the rank of an expert has the gradient of its choice's weight. The others have 0.
+        """
+        of_x, of_weights = self._hand_back([d_x, d_weights], "gradients of tokens", call)
+        return (
+            self._summed(of_x, tokens, None, self.sizes.dtype),
+            self._summed(of_weights, tokens, None, torch.float32),
+        )
 
     def gradients(self, d_out: torch.Tensor, call: int) -> torch.Tensor:
         """[ranks * room, hidden]: the gradients of the results of all ranks, zeros where a rank has no token."""
         self._headers.look()
-        (gathered,) = self._all_gather([self._padded(d_out)], "gradients of results", call)
+        (gathered,) = self._gather([self._padded(d_out)], "gradients of results", call)
         return gathered.to(self.sizes.sums)
 
     def _announcement(self, wrong: int, trains: bool, tokens: int) -> torch.Tensor:
@@ -207,42 +222,55 @@ class Exchange:
         return padded
 
     def _gathered(self, announcement: torch.Tensor, x: torch.Tensor) -> Tokens:
-        announcements, tokens = self._all_gather([announcement, x], "tokens", self.calls)
+        announcements, tokens = self._gather([announcement, x], "tokens", self.calls)
         announcements = announcements.view(self.ranks, -1)
         self._headers.take(announcements[:, :_HEADER], self.calls)
         numbers = self._part(announcements, 0) - self.rank * self.sizes.per_rank
         weights = self._part(announcements, 1).view(torch.float32).clone(memory_format=torch.contiguous_format)
         return Tokens(tokens.to(self.sizes.sums), numbers.flatten(0, 1), weights.flatten(0, 1))
 
-    def _all_gather(self, given: list[torch.Tensor], phase: str, call: int) -> list[torch.Tensor]:
-        made = [tensor.new_empty(self.ranks * tensor.shape[0], *tensor.shape[1:]) for tensor in given]
-        distributed = torch.distributed
+    def _gather(self, given: list[torch.Tensor], phase: str, call: int) -> list[torch.Tensor]:
+        transport = self._transport()
         try:
-            with distributed.distributed_c10d._coalescing_manager(self._process_group):
-                for to, tensor in zip(made, given):
-                    # As bytes: gloo of torch 2.11 returns wrong numbers for tensors of several dtypes in one collective.
-                    to, tensor = to.view(torch.uint8), tensor.view(torch.uint8)
-                    distributed.all_gather_into_tensor(to, tensor, group=self._process_group)
+            return transport.gather(given)
         except RuntimeError as error:
             self._report(error, phase, call)
-        return made
 
-    def _owned(self, parts: torch.Tensor, phase: str, call: int) -> torch.Tensor:
-        """[ranks * room, features]: what each rank has for the tokens of this one."""
-        parts = parts.contiguous()
-        made = torch.empty_like(parts)
+    def _hand_back(self, given: list[torch.Tensor], phase: str, call: int) -> list[torch.Tensor]:
+        transport = self._transport()
         try:
-            torch.distributed.all_to_all_single(made, parts, group=self._process_group)
+            return transport.hand_back([tensor.contiguous() for tensor in given])
         except RuntimeError as error:
             self._report(error, phase, call)
-        return made
+
+    def _transport(self) -> Collectives | PeerMemory:
+        """Made in the first call, by all ranks together."""
+        if self._made is None:
+            sizes = self.sizes
+            row, sum_row = sizes.hidden * sizes.dtype.itemsize, sizes.hidden * sizes.sums.itemsize
+            announced = 4 * (_HEADER + 2 * sizes.room * sizes.choices)
+            room = Room((announced, sizes.room * row), (sizes.room * sum_row, 4 * sizes.room * sizes.choices))
+            self._made = transport_of(self._process_group, self._device, room, self._way)
+        return self._made
+
+    def check(self) -> None:
+        """Raises what another rank has said since the last call, or that a rank did not come."""
+        self._headers.look()
+        self._require_all_ranks(self.calls)
+
+    def _require_all_ranks(self, call: int) -> None:
+        try:
+            if self._made is not None:
+                self._made.require_all_ranks()
+        except RuntimeError as error:
+            self._report(error, "tokens", call)
 
     def _report(self, error: RuntimeError, phase: str, call: int) -> NoReturn:
         which = f"call {call}" if call else "a compiled call"
         raise RuntimeError(
             f"group: got no answer of all ranks in {which} of {self.name}, phase '{phase}'; expected all {self.ranks} ranks to "
             f"make the same calls and to run backward of the same ones. A rank may have ended, raised, or left out a call. "
-            f"torch.distributed says: {error}"
+            f"The cause: {error}"
         ) from error
 
     def _summed(self, parts: torch.Tensor, tokens: int, addend: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor:
@@ -254,4 +282,4 @@ class Exchange:
         total = first if addend is None else addend.float() + first
         for other in others:
             total = total + other
-        return total.to(dtype)
+        return total.to(dtype, copy=not others)  # what was received will be overwritten

@@ -34,11 +34,10 @@ class ExpertGroup:
     Experts have the same numbers on all ranks, 0 to `experts` - 1. Rank r has experts r * n to (r + 1) * n - 1, where n is
     experts / ranks, unless a `placement` says otherwise. A group serves any number of layers, one call at a time.
 
-    The tokens of all ranks come to each rank (an all-gather), padded to `max_tokens`. Each rank computes its experts, sums
-    their results per token, and sends the sums back (an all-to-all). The owner adds the sums in the order of the ranks in
-    float32, and rounds once. Backward is the same in reverse, and every rank takes part in it. No size depends on the routing.
-    On a GPU the host reads no ids. There, calls without gradients are one call of the library, which `exchange`, `combine` and
-    `invariant` describe.
+    The tokens of all ranks come to each rank, padded to `max_tokens`. Each rank computes its experts, sums their results per
+    token, and sends the sums back. The owner adds the sums in the order of the ranks in float32, and rounds once. Backward is
+    the same in reverse, and every rank takes part in it. No size depends on the routing. On a GPU the host reads no ids.
+    There, calls without gradients are one call of the library, which `combine` and `invariant` describe.
 
     With gradients enabled, a call's result always requires a gradient. Evaluate under torch.no_grad() on all ranks.
 
@@ -57,8 +56,8 @@ class ExpertGroup:
             number r * (n + shared) + i is place i of rank r, which has n experts and then the shared ones. Every place has
             one expert. An expert with several copies uses them in turn: a token's copy is its number on its rank, modulo the
             number of copies. The caller keeps copies equal, and sums their gradients. Default None: equal ranges.
-        exchange: how tokens travel in calls without gradients. `"peer"`: kernels read the memory of the other GPUs of a host.
-            `"dense"`: collectives, as with gradients. Default None: "peer" where GPUs reach each other.
+        exchange: how tokens travel. `"peer"`: GPUs of a host read and write each other's memory. `"dense"`: collectives.
+            Default None: "peer" where GPUs reach each other.
         combine: the results that each rank sends per token in calls without gradients. `"sums"`: the sum of its experts.
             `"rows"`: the result of each choice. The owner sums them in the order of one GPU.
             Default None: "sums", but "rows" with `invariant`, and on GPUs up to 64 max_tokens.
@@ -76,7 +75,7 @@ class ExpertGroup:
         ValueError: on every rank, if an argument is wrong on one of them, or differs. Later in a call, on every rank, if the
             call is wrong on one of them: at once on CPUs, at the next call or backward on GPUs.
         RuntimeError: in a call or a backward in which another rank does not take part, after the time-out of the process group.
-            Where kernels read peer memory, in the call after one that has waited 20 seconds for a rank.
+            In peer memory: in the call after one that has waited so long for a rank; 20 seconds in calls without gradients.
     """
 
     def __init__(
@@ -121,7 +120,7 @@ class ExpertGroup:
         description = getattr(process_group, "group_desc", "") or "torch.distributed"
         self.name = f"expert group {next(_NUMBERS)} of {description}"
         sizes = Sizes(max_tokens, choices + shared, self.per_rank, hidden, dtype, self._sums)
-        self._exchange: Exchange | None = Exchange(process_group, self.name, sizes, self._device)
+        self._exchange: Exchange | None = Exchange(process_group, self.name, sizes, self._device, exchange)
         self._process_group = process_group
         self._of_calls = (exchange, combine, invariant)
         self._calls: dict[str, _core.ExpertGroup] = {}
@@ -159,14 +158,16 @@ class ExpertGroup:
         """
         for made in self._calls.values():
             made.check()
+        if self._exchange is not None:
+            self._exchange.check()
 
     def close(self) -> None:
         """Ends the group on this rank and frees its memory. Later calls raise a ValueError. The process group stays."""
         if self._exchange is not None:
             self._exchange.close()
-        self._exchange = None
         if self._device.type == "cuda":  # calls may still use the memory of the groups
             torch.cuda.synchronize(self._device)
+        self._exchange = None
         self._calls.clear()
 
     def check_layer(self, experts: int, hidden: int, shared: int, activations: str | None) -> None:

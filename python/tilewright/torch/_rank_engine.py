@@ -28,6 +28,7 @@ class RankEngine:
         self._process_group, self._device = process_group, device
         self._wants_addresses = wants_addresses
         self.why = "the exchange of the group is dense"  # the reason for addresses, or for none
+        self._reached: bool | None = None
         self._memory = torch.empty(0, dtype=torch.uint8)
         self._addresses: list[int] = []
 
@@ -47,7 +48,7 @@ class RankEngine:
 
     def allocate(self, count: int) -> int:
         """The address of zeros. With addresses of other ranks, if all ranks reach each other's memory."""
-        if self._wants_addresses and self._reaches_all():
+        if self._wants_addresses and self.reaches_all():
             from torch.distributed import _symmetric_memory
 
             self._memory = _symmetric_memory.empty(count, dtype=torch.uint8, device=self._device)
@@ -80,19 +81,32 @@ class RankEngine:
             return torch.cuda.stream(None)
         return torch.cuda.stream(torch.cuda.ExternalStream(stream, device=self._device))
 
-    def _reaches_all(self) -> bool:
-        """Whether all ranks have GPUs of one host that reach each other's memory. All ranks come to one answer."""
+    def reaches_all(self) -> bool:
+        """Whether all ranks have GPUs of one host that reach each other's memory. By all ranks together: to one answer."""
+        if self._reached is None:
+            obstacle = self._obstacle_of_all()
+            self.why = obstacle or "the GPUs of all ranks reach each other's memory"
+            self._reached = not obstacle
+        return self._reached
+
+    def view(self, address: int, like: torch.Tensor) -> torch.Tensor:
+        """A tensor in this rank's memory."""
+        begin = address - self._memory.data_ptr()
+        return self._memory[begin : begin + like.nbytes].view(like.dtype).view(like.shape)
+
+    def _obstacle_of_all(self) -> str:
+        """The reason that ranks do not reach each other's memory; empty if they do."""
+        size = self._process_group.size()
         if self._device.type != "cuda":
-            self.why = "the tokens are on CPUs"
-            return False
-        every: list[Any] = [None] * self._process_group.size()
+            return "the tokens are on CPUs"
+        if size > _core.most_ranks_with_addresses:
+            return f"there are {size} ranks, more than {_core.most_ranks_with_addresses}"
+        every: list[Any] = [None] * size
         own = (_host(), self._device.index, importlib.util.find_spec("torch.distributed._symmetric_memory") is not None)
         torch.distributed.all_gather_object(every, own, group=self._process_group)
-        answers: list[Any] = [None] * self._process_group.size()
+        answers: list[Any] = [None] * size
         torch.distributed.all_gather_object(answers, self._obstacle(own, every), group=self._process_group)
-        obstacle = next(filter(None, answers), "")
-        self.why = obstacle or "the GPUs of all ranks reach each other's memory"
-        return not obstacle
+        return next(filter(None, answers), "")
 
     def _obstacle(self, own: Any, every: list[Any]) -> str:
         """The reason that this rank does not reach the memory of the others; empty if it does."""

@@ -38,11 +38,9 @@ def _fake_tokens(x: Any, numbers: Any, weights: Any, anchor: Any, group: str) ->
 def _token_gradients(
     d_x: torch.Tensor, d_weights: torch.Tensor, tokens: int, choices: int, group: str, call: int
 ) -> tuple[torch.Tensor, ...]:
-    exchange, phase = exchange_of(group), "gradients of tokens"
-    summed = exchange.sums(d_x, tokens, None, phase, call)
+    of_x, of_weights = exchange_of(group).token_gradients(d_x, d_weights, tokens, call)
     # The shared experts have the last choices. Their weight is 1.
-    of_weights = exchange.weight_gradients(d_weights, tokens, phase, call)[:, :choices].contiguous()
-    return summed, of_weights, d_x.new_zeros(1, dtype=torch.float32)
+    return of_x, of_weights[:, :choices].contiguous(), d_x.new_zeros(1, dtype=torch.float32)
 
 
 def _fake_token_gradients(d_x: Any, d_weights: Any, tokens: Any, choices: int, group: str, call: int) -> tuple[torch.Tensor, ...]:
@@ -56,7 +54,7 @@ def _fake_token_gradients(d_x: Any, d_weights: Any, tokens: Any, choices: int, g
 
 def _sums(parts: torch.Tensor, addend: torch.Tensor | None, tokens: int, group: str) -> torch.Tensor:
     exchange = exchange_of(group)
-    return exchange.sums(parts, tokens, addend, "sums", exchange.calls)
+    return exchange.sums(parts, tokens, addend, exchange.calls)
 
 
 def _fake_sums(parts: Any, addend: Any, tokens: Any, group: str) -> torch.Tensor:
