@@ -106,6 +106,10 @@ struct ExpertGroup::State {
     RankLayout layout;
     std::vector<std::int64_t> shifts{};
     RankReportForHost report;
+    /// A kernel that waits for other ranks lets the next one begin early. Where ranks share a GPU, early products of
+    /// some fill it, and the kernels of others never begin (rank 3 of 4 with 40 tokens each). Barriers are then separate
+    /// kernels, and the next one begins after them.
+    bool meets_apart = false;
     bool is_lost = false;   // a rank did not come, or this one has left: there are no calls any more
     bool has_left = false;  // a call of this rank ended midway
     std::vector<std::int32_t> table{};
@@ -127,6 +131,7 @@ ExpertGroup::State::State(std::unique_ptr<Ranks> of, const ExpertGroupOptions& g
     sizes = GroupSizes(options, ranks->size(), exchange_of(options, !addresses.empty()));
     layout = RankLayout(sizes, memory, device);
     shifts = shifts_of_ranks();
+    meets_apart = by_addresses() && share_a_gpu(*ranks);
     if (!options.places.empty()) make_table();
     all_have(*ranks, true);  // memory is zeros on all ranks before anyone writes there
 }
@@ -230,9 +235,11 @@ void ExpertGroup::State::make_local_rows(const LocalLayer& local, const RunOptio
         meet.out = local.ids;
         meet.out_weights = local.weights;
     }
-    if (!local.gathered) return run_steps(device, how, meet, *local.steps.route, *local.steps.permute);
+    if (!local.gathered && !meets_apart) {
+        return run_steps(device, how, meet, *local.steps.route, *local.steps.permute);
+    }
     run_step(meet, device, how);
-    run_step(*local.gathered, device, how);
+    if (local.gathered) run_step(*local.gathered, device, how);
     make_rows(local.layer, local.steps, how);
 }
 
@@ -311,7 +318,10 @@ void ExpertGroup::State::combine(const Moe& tokens, const LocalLayer& local, Are
     } else {
         return_results(how);
     }
-    run_steps(device, how, meet_step(1, step, CallState::right), sum);
+    const moe::MeetStep meet = meet_step(1, step, CallState::right);
+    if (!meets_apart) return run_steps(device, how, meet, sum);
+    run_step(meet, device, how);
+    run_step(sum, device, how);
 }
 
 /// Each row to the slot of its choice.

@@ -2,8 +2,11 @@
 
 #include <tilewright/error.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <exception>
+#include <string>
 
 #include "api/rank_check.h"
 
@@ -30,6 +33,18 @@ std::vector<std::int64_t> shifts_between(const std::vector<void*>& addresses, co
         shifts.push_back(static_cast<std::byte*>(address) - static_cast<const std::byte*>(memory));
     }
     return shifts;
+}
+
+bool share_a_gpu(Ranks& ranks) {
+    if (ranks.device().kind != DeviceId::Kind::cuda) return false;
+    using Name = std::array<char, 32>;
+    Name own{};
+    const std::string id = cuda::bus_id(ranks.device().index);
+    std::copy_n(id.begin(), std::min(id.size(), own.size()), own.begin());
+    std::vector<Name> all(static_cast<std::size_t>(ranks.size()));
+    ranks.share(&own, all.data(), sizeof(Name));
+    std::sort(all.begin(), all.end());
+    return std::adjacent_find(all.begin(), all.end()) != all.end();
 }
 
 RankReportForHost::RankReportForHost(const DeviceId& device) {

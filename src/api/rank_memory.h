@@ -17,6 +17,9 @@ void* allocated(Ranks& ranks, std::int64_t bytes);
 /// From the memory of this rank to that of each rank.
 std::vector<std::int64_t> shifts_between(const std::vector<void*>& addresses, const void* memory);
 
+/// Whether any two ranks have one GPU. By all ranks together.
+bool share_a_gpu(Ranks& ranks);
+
 class RankReportForHost {
 public:
     explicit RankReportForHost(const DeviceId& device);

@@ -2,6 +2,7 @@
 
 #include <tilewright/error.h>
 
+#include <array>
 #include <cstring>
 
 #include "cuda/runtime.h"
@@ -52,6 +53,15 @@ HostMemory::HostMemory(int device, std::int64_t bytes) : device_(device) {
 
 HostMemory::~HostMemory() {
     quietly(device_, [&] { driver().call.host_release(data_); });
+}
+
+std::string bus_id(int device) {
+    std::array<char, 32> text{};
+    int handle = 0;
+    driver().require(driver().call.device_get(&handle, device), "cuDeviceGet", device);
+    driver().require(driver().call.device_bus_id(text.data(), static_cast<int>(text.size()) - 1, handle),
+                     "cuDeviceGetPCIBusId", device);
+    return text.data();
 }
 
 Event::Event(int device) : device_(device) {

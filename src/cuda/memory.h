@@ -1,8 +1,9 @@
-// Memory that the library holds itself, for groups of ranks: on a GPU, and words of the host that a GPU writes. Device
-// numbers are those of CUDA. Streams are CUstreams.
+// The parts of a GPU that groups of ranks need: memory that the library holds itself, words of the host that a GPU
+// writes, copies, and the GPU's name. Device numbers are those of CUDA. Streams are CUstreams.
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace tilewright::cuda {
 
@@ -37,6 +38,9 @@ private:
     void* data_ = nullptr;
     std::uint64_t address_ = 0;
 };
+
+/// Names a GPU to all processes of a host, as 0000:3b:00.0.
+std::string bus_id(int device);
 
 /// A point in a stream for which another stream of the same GPU waits.
 class Event {

@@ -597,10 +597,6 @@ std::vector<OtherLaunch> lower(const moe::PermuteStep& tokens, const moe::Announ
 // Each rank has a thread.
 static_assert(most_ranks <= meet_threads);
 
-/// Ranks may share a GPU. A cluster that waits for others stays on its SMs, a block on each. An H200 has no room for
-/// eight clusters of 16 blocks: the eighth rank never came, and the others waited for it.
-constexpr int most_ranks_of_large_clusters = 4;
-
 std::vector<OtherLaunch> lower(const moe::MeetStep& step) {
     const std::int64_t numbers = step.out.given() ? step.out.shape[0] * step.out.shape[1] : 0;
     const std::int64_t blocks = ceil_div<std::int64_t>(numbers, meet_threads * meet_ahead);
@@ -618,7 +614,6 @@ std::vector<OtherLaunch> lower(const moe::MeetStep& meet, const moe::RouteStep& 
     auto& first = launches.front().call;
     if (const auto* routed = std::get_if<CallOf<Route>>(&first)) {
         first = CallOf<MeetAndRoute>{.arguments = {meet_arguments(meet), routed->arguments}};
-        if (meet.memory.size > most_ranks_of_large_clusters) launches.front() = in_portable_cluster(launches.front());
         return launches;
     }
     const auto meets = [&](auto& call) {

@@ -375,26 +375,6 @@ TEST(Exchange, EveryRoundHasTheResultsOfTheCpu) {
     expect_cpu_results({.ranks = 2, .count = 20, .late = 1, .how = {.seed = 3, .joins = true}});
 }
 
-/// A GPU that many ranks share has room for a cluster of each.
-TEST(Exchange, ManyRanksRouteInSmallClusters) {
-    constexpr std::int64_t tokens = 300;  // of a rank: too many to be routed by the kernel that copies them
-    for (const int ranks : {2, 4, 5, 8}) {
-        const std::vector<std::int64_t> shifts(static_cast<std::size_t>(ranks), 0);
-        const moe::RankMemory memory{.rank = 0, .size = ranks, .shifts = shifts.data(), .room = tokens};
-        const Numbers ids(Format::i32, {ranks * tokens, choices}), x(Format::bf16, {ranks * tokens, hidden});
-        const moe::RouteStep route{
-            .routing = {.experts = ids.tensor()}, .experts = each, .out = {.rows = ids.tensor()}};
-        const moe::PermuteStep permute{.x = x.tensor(),
-                                       .places = ids.tensor(),
-                                       .ranks = memory,
-                                       .out = {.values = x.tensor(), .granularity = Granularity::none}};
-        const auto launches = launch::lower(moe::MeetStep{.memory = memory}, route, permute);
-        ASSERT_EQ(launches.size(), 2U);
-        EXPECT_EQ(launches.front().cluster, ranks <= 4 ? hopper::most_route_blocks : hopper::portable_cluster) << ranks;
-        EXPECT_EQ(launches.front().blocks, launches.front().cluster);
-    }
-}
-
 /// Sums of other bits: each rank's is not rounded.
 TEST(Exchange, SumsInF32AreNotThoseInBf16) {
     Group rounded(2), exact(2, false, Format::f32);
