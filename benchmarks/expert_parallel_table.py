@@ -119,9 +119,9 @@ def training(rows: list[Row]) -> str:
     ]
     if not lines:
         return ""
-    intro = """Training: forward and backward of a layer, without an optimizer. `local` has the tokens of all ranks and the
-gradients of their results at hand. An exchange by collectives has two of each of the last columns.
-[The program](../expert_training.py)."""
+    intro = """Training: forward and backward of a layer, without an optimizer. `local` has the tokens of all
+ranks and the gradients of their results at hand. An exchange by collectives has two of each of the
+last columns. [The program](../expert_training.py)."""
     return f"{intro}\n\n" + table(["model", "tokens of a rank", *times.values()], lines)
 
 

@@ -2,9 +2,9 @@
 //
 // Two exchanges take turns, through memory that all ranks reach:
 //
-//     gather     each rank copies its bytes to its memory; a barrier; then it copies those of all ranks from theirs
+//     gather     each rank copies its bytes to its memory. After a barrier it copies those of all ranks from theirs.
 //
-//     hand back  each rank copies part r of its bytes to the memory of rank r; a barrier
+//     hand back  each rank copies part r of its bytes to the memory of rank r. A barrier follows.
 //
 // The other exchange, with its barrier, lies between two of a kind. So no rank writes where another one still reads.
 #pragma once

@@ -425,6 +425,29 @@ def explain_moe_over_ranks(x: object, up: object, down: object, layer: dict, opt
     As explain_moe, for a round of a call over ranks. `group` has the options of ExpertGroup.
     """
 
+most_ranks_with_addresses: int = 16
+
+class PeerExchange:
+    """The exchanges of training through memory that all ranks reach."""
+
+    def __init__(self, ranks: Ranks, gathered: int, handed_back: int, seconds: float) -> None:
+        """
+        gathered: the most bytes of a rank. handed_back: the most from one rank to another. By all ranks together.
+        """
+
+    def gather(self, parts: Sequence[tuple[int, int, int]], stream: int) -> None:
+        """Brings (from, bytes, to) of each rank to all. By all ranks together."""
+
+    def hand_back(self, parts: Sequence[tuple[int, int]], stream: int) -> list[int]:
+        """
+        Brings part r of (from, bytes of a part) to rank r. Returns the addresses of what came here.
+        """
+
+    def lost(self) -> tuple[int, int, bool] | None:
+        """
+        The rank that did not come, its turn, and whether it lacks in a gather; or None.
+        """
+
 class ExpertGroup:
     """A group of ranks over which the experts of layers are spread."""
 

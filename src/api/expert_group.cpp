@@ -107,8 +107,8 @@ struct ExpertGroup::State {
     std::vector<std::int64_t> shifts{};
     RankReportForHost report;
     /// A kernel that waits for other ranks lets the next one begin early. Where ranks share a GPU, early products of
-    /// some fill it, and the kernels of others never begin (rank 3 of 4 with 40 tokens each). Barriers are then separate
-    /// kernels, and the next one begins after them.
+    /// some fill it. The kernels of others never begin, as those of rank 3 of 4 with 40 tokens each. Barriers are then
+    /// separate kernels, and the next one begins after them.
     bool meets_apart = false;
     bool is_lost = false;   // a rank did not come, or this one has left: there are no calls any more
     bool has_left = false;  // a call of this rank ended midway

@@ -1,5 +1,5 @@
-// The parts of a GPU that groups of ranks need: memory that the library holds itself, words of the host that a GPU
-// writes, copies, and the GPU's name. Device numbers are those of CUDA. Streams are CUstreams.
+// Memory that the library holds itself, for groups of ranks: on a GPU, and words of the host that a GPU writes. Also
+// copies, and the name of a GPU. Device numbers are those of CUDA. Streams are CUstreams.
 #pragma once
 
 #include <cstdint>
