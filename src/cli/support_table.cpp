@@ -23,17 +23,17 @@ struct Side {
     const char* word;  // as `parse_operand_recipe` reads it
     const char* title;
 };
-constexpr std::array activations{Side{"tensor", "fp8, per tensor"},
-                                 Side{"row", "fp8, per row"},
-                                 Side{"1x128", "fp8, 1x128"},
-                                 Side{"128x128", "fp8, 128x128"},
-                                 Side{"mxfp8", "MXFP8"},
-                                 Side{"mxfp4", "MXFP4"},
-                                 Side{"nvfp4", "NVFP4"},
-                                 Side{"bf16", "bf16"}};
-constexpr std::array weights{Side{"tensor", "per tensor"}, Side{"row", "per row"},    Side{"1x128", "1x128"},
-                             Side{"128x128", "128x128"},   Side{"e4m3", "no scales"}, Side{"mxfp8", "MXFP8"},
-                             Side{"mxfp4", "MXFP4"},       Side{"nvfp4", "NVFP4"},    Side{"bf16", "bf16"}};
+constexpr std::array activation_sides{Side{"tensor", "fp8, per tensor"},
+                                      Side{"row", "fp8, per row"},
+                                      Side{"1x128", "fp8, 1x128"},
+                                      Side{"128x128", "fp8, 128x128"},
+                                      Side{"mxfp8", "MXFP8"},
+                                      Side{"mxfp4", "MXFP4"},
+                                      Side{"nvfp4", "NVFP4"},
+                                      Side{"bf16", "bf16"}};
+constexpr std::array weight_sides{Side{"tensor", "per tensor"}, Side{"row", "per row"},    Side{"1x128", "1x128"},
+                                  Side{"128x128", "128x128"},   Side{"e4m3", "no scales"}, Side{"mxfp8", "MXFP8"},
+                                  Side{"mxfp4", "MXFP4"},       Side{"nvfp4", "NVFP4"},    Side{"bf16", "bf16"}};
 
 struct Column {
     Grouping grouping;
@@ -117,8 +117,8 @@ SupportAnswer asked(const SupportQuery& query) {
 
 template <class Visit>
 void for_each_pair(Visit visit) {
-    for (const Side& a : activations) {
-        for (const Side& b : weights) {
+    for (const Side& a : activation_sides) {
+        for (const Side& b : weight_sides) {
             if (is_accepted(recipe_of(a, b))) visit(a, b, recipe_of(a, b));
         }
     }
@@ -136,10 +136,10 @@ bool runs_on_hopper(const Recipe& recipe) { return support({.recipe = recipe}).s
 SupportTable recipes() {
     SupportTable table{.title = "Recipes", .head = {"activations ↓, weights →"}};
     table.note = "Marks: dense, layout nt, e4m3 values, f32 scales, packed FP4 weights. The first 5 columns are fp8.";
-    for (const Side& b : weights) table.head.emplace_back(b.title);
-    for (const Side& a : activations) {
+    for (const Side& b : weight_sides) table.head.emplace_back(b.title);
+    for (const Side& a : activation_sides) {
         std::vector<std::string> row{a.title};
-        for (const Side& b : weights) row.push_back(cell({.recipe = recipe_of(a, b)}));
+        for (const Side& b : weight_sides) row.push_back(cell({.recipe = recipe_of(a, b)}));
         table.rows.push_back(std::move(row));
     }
     return table;

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr std::uintmax_t longest_text = 200'000'000;
 
-std::string text_of(const fs::path& path) {
+std::string file_text(const fs::path& path) {
     std::error_code error;
     const std::uintmax_t bytes = fs::file_size(path, error);
     if (error || !fs::is_regular_file(path, error)) throw SafetensorsError(path.string() + ": cannot be read");
@@ -46,7 +46,7 @@ fs::path only_file(const fs::path& folder) {
 
 /// Tensor names and the files that have them.
 std::map<std::string, std::string> weight_map(const std::string& path) {
-    const std::string text = text_of(path);
+    const std::string text = file_text(path);
     const nlohmann::json index = nlohmann::json::parse(text, nullptr, false);
     // The parser treats a NUL byte as the end of the text.
     if (text.find('\0') != std::string::npos || !index.is_object() || !index.contains("weight_map") ||
@@ -82,7 +82,7 @@ Checkpoint::Checkpoint(const std::string& path) {
     }
     const fs::path config = fs::path(folder_) / config_name;
     if (!fs::exists(config, error)) return;
-    config_ = text_of(config);
+    config_ = file_text(config);
     files_.push_back(config.string());
 }
 

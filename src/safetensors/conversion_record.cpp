@@ -55,7 +55,7 @@ Json input_files(const Conversion& c, const OutputShard& shard) {
     return files;
 }
 
-std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+std::string shown(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
 /// "size, modified" of a file that is not the one it was.
 std::string changed_input(const std::string& file, const Json& before, const Json& now) {
@@ -81,7 +81,7 @@ std::string difference(const Json& before, const Json& now) {
             return "it was made from more files of the input";
         }
         if (key == "tensors") return "other tensors are chosen, or their names or places differ";
-        return fmt::format("{} is '{}', and was '{}'", key, text_of(value), text_of(old));
+        return fmt::format("{} is '{}', and was '{}'", key, shown(value), shown(old));
     }
     return before.size() == now.size() ? "" : "another version made it";
 }
