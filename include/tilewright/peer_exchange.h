@@ -32,16 +32,16 @@ struct LostRank {
     bool in_gather = true;
 };
 
+/// Memory of this rank's device. The tensors of an exchange have the same sizes on all ranks.
+struct SentBytes {
+    const void* from = nullptr;
+    std::int64_t bytes = 0;  // of a rank in a gather; from one rank to another in a hand back
+    void* to = nullptr;      // gather: rank r's bytes come to to + r * bytes
+};
+
 /// Every rank makes one, and makes the same calls in the same order.
 class PeerExchange {
 public:
-    /// Memory of this rank's device. The tensors of an exchange have the same sizes on all ranks.
-    struct Sent {
-        const void* from = nullptr;
-        std::int64_t bytes = 0;  // of a rank in a gather; from one rank to another in a hand back
-        void* to = nullptr;      // gather: rank r's bytes come to to + r * bytes
-    };
-
     /// Throws Error if sizes are wrong or differ between ranks, or if a rank has no addresses of the others.
     PeerExchange(std::unique_ptr<Ranks> ranks, const PeerExchangeSizes& sizes);
     ~PeerExchange();
@@ -49,10 +49,10 @@ public:
     PeerExchange& operator=(const PeerExchange&) = delete;
 
     /// In the order of a stream, which may be capturing. Throws Error for more bytes than agreed.
-    void gather(const std::vector<Sent>& tensors, void* stream = nullptr);
+    void gather(const std::vector<SentBytes>& tensors, void* stream = nullptr);
     /// The bytes from + r * bytes come to rank r. Returns an address for each tensor, where the bytes of rank r begin
     /// at r * bytes. They stay in memory of this rank until the end of the next gather.
-    std::vector<const void*> hand_back(const std::vector<Sent>& tensors, void* stream = nullptr);
+    std::vector<const void*> hand_back(const std::vector<SentBytes>& tensors, void* stream = nullptr);
 
     /// A rank that is lost stays so, and what was exchanged since then is invalid: make a new group. On a GPU this is
     /// what the kernels have found until now.

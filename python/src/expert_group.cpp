@@ -146,13 +146,13 @@ public:
     }
 
     void gather(const std::vector<std::tuple<Address, std::int64_t, Address>>& parts, Address stream) {
-        std::vector<PeerExchange::Sent> sent;
+        std::vector<SentBytes> sent;
         for (const auto& [from, bytes, to] : parts) sent.push_back({pointer(from), bytes, pointer(to)});
         const nb::gil_scoped_release unlocked;
         exchange_->gather(sent, pointer(stream));
     }
     std::vector<Address> hand_back(const std::vector<std::tuple<Address, std::int64_t>>& parts, Address stream) {
-        std::vector<PeerExchange::Sent> sent;
+        std::vector<SentBytes> sent;
         for (const auto& [from, bytes] : parts) sent.push_back({.from = pointer(from), .bytes = bytes});
         std::vector<Address> received;
         const nb::gil_scoped_release unlocked;

@@ -71,7 +71,7 @@ struct PeerExchange::State {
     void copy(void* to, const void* from, std::int64_t bytes, void* stream) const;
     void begin_turn(void* stream) const;
     void meet(int phase, void* stream);
-    void require_room(const std::vector<Sent>& tensors, std::int64_t room, const char* what) const;
+    void require_room(const std::vector<SentBytes>& tensors, std::int64_t room, const char* what) const;
     std::byte* at_rank(std::byte* here, int rank) const { return here + shifts[static_cast<std::size_t>(rank)]; }
     /// The ranks after this one, and then it: not all ranks read the memory of one at a time.
     int rank_after(int i) const { return (ranks->rank() + 1 + i) % ranks->size(); }
@@ -131,9 +131,10 @@ void PeerExchange::State::meet(int phase, void* stream) {
     next_phase = phase == gather_phase ? hand_back_phase : gather_phase;
 }
 
-void PeerExchange::State::require_room(const std::vector<Sent>& tensors, std::int64_t room, const char* what) const {
+void PeerExchange::State::require_room(const std::vector<SentBytes>& tensors, std::int64_t room,
+                                       const char* what) const {
     std::int64_t bytes = 0;
-    for (const Sent& tensor : tensors) bytes += aligned(tensor.bytes);
+    for (const SentBytes& tensor : tensors) bytes += aligned(tensor.bytes);
     if (bytes <= aligned(room)) return;
     require_none({{what, std::to_string(bytes) + " bytes", "at most " + std::to_string(room) + ", as agreed",
                    "Make a new exchange of this size on all ranks."}});
@@ -143,19 +144,19 @@ PeerExchange::PeerExchange(std::unique_ptr<Ranks> ranks, const PeerExchangeSizes
     : state_(std::make_unique<State>(std::move(ranks), sizes)) {}
 PeerExchange::~PeerExchange() = default;
 
-void PeerExchange::gather(const std::vector<Sent>& tensors, void* stream) {
+void PeerExchange::gather(const std::vector<SentBytes>& tensors, void* stream) {
     State& own = *state_;
     own.require_room(tensors, own.sizes.gathered, "gathered");
     if (own.next_phase != gather_phase) own.meet(hand_back_phase, stream);  // others may still read the last gather
     own.begin_turn(stream);
     std::byte* at = own.gathered;
-    for (const Sent& tensor : tensors) {
+    for (const SentBytes& tensor : tensors) {
         own.copy(at, tensor.from, tensor.bytes, stream);
         at += aligned(tensor.bytes);
     }
     own.meet(gather_phase, stream);
     at = own.gathered;
-    for (const Sent& tensor : tensors) {
+    for (const SentBytes& tensor : tensors) {
         for (int i = 0; i < own.ranks->size(); ++i) {
             const int rank = own.rank_after(i);
             own.copy(static_cast<std::byte*>(tensor.to) + rank * tensor.bytes, own.at_rank(at, rank), tensor.bytes,
@@ -165,7 +166,7 @@ void PeerExchange::gather(const std::vector<Sent>& tensors, void* stream) {
     }
 }
 
-std::vector<const void*> PeerExchange::hand_back(const std::vector<Sent>& tensors, void* stream) {
+std::vector<const void*> PeerExchange::hand_back(const std::vector<SentBytes>& tensors, void* stream) {
     State& own = *state_;
     own.require_room(tensors, own.sizes.handed_back, "handed_back");
     if (own.next_phase != hand_back_phase) {  // others may still read the last hand back
@@ -174,7 +175,7 @@ std::vector<const void*> PeerExchange::hand_back(const std::vector<Sent>& tensor
     }
     std::vector<const void*> received;
     std::byte* at = own.handed_back;
-    for (const Sent& tensor : tensors) {
+    for (const SentBytes& tensor : tensors) {
         received.push_back(at);
         for (int i = 0; i < own.ranks->size(); ++i) {
             const int rank = own.rank_after(i);

@@ -48,7 +48,7 @@ void gather(PeerExchange& exchange, int rank, int ranks, std::int64_t turn) {
 
 void hand_back(PeerExchange& exchange, int rank, int ranks, std::int64_t turn) {
     std::vector<Bytes> own;
-    std::vector<PeerExchange::Sent> sent;
+    std::vector<SentBytes> sent;
     for (std::size_t part = 0; part < sizes.size(); ++part) {
         own.push_back(given(rank, turn, part + 2, sizes.at(part) * static_cast<std::size_t>(ranks)));
         sent.push_back({.from = own.back().data(), .bytes = static_cast<std::int64_t>(sizes.at(part))});
