@@ -23,12 +23,9 @@ The exit code is 2 without GPUs, and 1 if a result is wrong.
 
 from __future__ import annotations
 
-import argparse
 import functools
 import gc
 import json
-import os
-import pathlib
 import sys
 import time
 from collections.abc import Callable
@@ -38,7 +35,7 @@ import torch
 from expert_parallel_chains import EAGER, Call, Case, DeepEp, Model, Ours, Weights, chains, parts, summed_local
 from expert_parallel_targets import CALLS, EXCHANGES, fastest, judged
 from origin import origin
-from ranks import Ranks, clock_of, links
+from ranks import Ranks, arguments, chosen_models, clock_of, links
 
 MODELS = {
     "qwen3-30b": Model("Qwen3-30B-A3B", 2048, 768, 128, 8),
@@ -164,31 +161,11 @@ def time_of(us: dict[str, float], name: str) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", help="of " + ", ".join(MODELS) + ", or on the CPU of " + ", ".join(TINY))
-    parser.add_argument("--tokens", help="numbers of tokens of a rank, as 8,512")
-    parser.add_argument("--repeats", type=int, default=REPEATS, help="replays whose median counts")
+    parser = arguments(__doc__ or "", "of " + ", ".join(MODELS) + ", or on the CPU of " + ", ".join(TINY), REPEATS)
     parser.add_argument("--check", action="store_true", help="only call everything once and compare the results")
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: tiny layers, whose times mean nothing")
-    parser.add_argument("--json", type=pathlib.Path, help="append a line per model and number of tokens")
     options = parser.parse_args()
-    if options.device == "cuda" and not torch.cuda.is_available():
-        parser.exit(2, "expert_parallel: no GPU (--device cpu tries the program)\n")
-    if "RANK" not in os.environ:
-        parser.exit(2, "expert_parallel: start it with torchrun --nproc-per-node 2\n")
-    size, here = int(os.environ["WORLD_SIZE"]), int(os.environ["LOCAL_WORLD_SIZE"])
-    if options.device == "cuda" and torch.cuda.device_count() < here:
-        gpus = torch.cuda.device_count()
-        parser.exit(2, f"expert_parallel: got {here} processes and {gpus} GPUs; expected a GPU per process\n")
     models = MODELS if options.device == "cuda" else TINY
-    keys = options.models.split(",") if options.models else list(models)
-    if not set(keys) <= set(models):
-        parser.exit(2, f"expert_parallel: got models {options.models}; expected some of {', '.join(models)}\n")
-    chosen = [models[key] for key in keys]
-    for model in chosen:
-        if model.experts % size:
-            parser.exit(2, f"expert_parallel: got {size} processes; expected a divisor of the {model.experts} experts "
-                           f"of {model.name}\n")  # fmt: skip
+    chosen = chosen_models(parser, options, "expert_parallel", models, list(models))
     tokens = list(map(int, options.tokens.split(","))) if options.tokens else (TOKENS if options.device == "cuda" else TINY_TOKENS)
     began, ranks = time.perf_counter(), Ranks(options.device)
 

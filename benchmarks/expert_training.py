@@ -17,11 +17,8 @@ is 2 without GPUs, and 1 if they differ.
 
 from __future__ import annotations
 
-import argparse
 import gc
 import json
-import os
-import pathlib
 import sys
 import time
 from collections.abc import Callable
@@ -32,7 +29,7 @@ import torch.distributed as dist
 from expert_parallel import MODELS, TINY
 from expert_parallel_chains import Model
 from origin import origin
-from ranks import Ranks, clock_of
+from ranks import Ranks, arguments, chosen_models, clock_of
 from tilewright.torch import ExpertGroup, moe
 
 EXCHANGES = ("peer", "dense")
@@ -66,7 +63,6 @@ class Tokens:
     def __init__(self, layer: Layer, count: int) -> None:
         model, ranks = layer.model, layer.ranks
         generator = torch.Generator(ranks.device).manual_seed(count * ranks.size + ranks.rank)
-        self.count = count
         self.x, self.d_out = (
             torch.randn(count, model.hidden, device=ranks.device, generator=generator).bfloat16() for _ in range(2)
         )
@@ -81,21 +77,17 @@ class Tokens:
             tensor.requires_grad_()
 
 
-def step_over_ranks(layer: Layer, tokens: Tokens, group: ExpertGroup) -> Step:
+def step_of(layer: Layer, tokens: Tokens, group: ExpertGroup | None) -> Step:
+    """Forward and backward over the ranks of a group. Without one: of this rank's experts, with the tokens of all ranks."""
+    if group is None:
+        x, ids, weights, d_out = tokens.all_x, tokens.local_ids, tokens.all_weights, tokens.all_d_out
+    else:
+        x, ids, weights, d_out = tokens.x, tokens.ids, tokens.weights, tokens.d_out
+
     def step() -> list[torch.Tensor]:
-        out = moe(tokens.x, tokens.ids, tokens.weights, layer.up, layer.down, group=group)
-        wanted = [tokens.x, tokens.weights, layer.up, layer.down]
+        out = moe(x, ids, weights, layer.up, layer.down, group=group)
         # No node of this stream stays until a capture in another one.
-        return [out.detach(), *torch.autograd.grad(out, wanted, tokens.d_out)]
-
-    return step
-
-
-def local_step(layer: Layer, tokens: Tokens) -> Step:
-    def step() -> list[torch.Tensor]:
-        out = moe(tokens.all_x, tokens.local_ids, tokens.all_weights, layer.up, layer.down)
-        wanted = [tokens.all_x, tokens.all_weights, layer.up, layer.down]
-        return [out.detach(), *torch.autograd.grad(out, wanted, tokens.all_d_out)]
+        return [out.detach(), *torch.autograd.grad(out, [x, weights, layer.up, layer.down], d_out)]
 
     return step
 
@@ -124,7 +116,7 @@ def row_of(layer: Layer, count: int, clock: Any) -> dict[str, Any]:
         group = ExpertGroup(dist.group.WORLD, max_tokens=count, experts=model.experts, choices=model.choices, hidden=model.hidden,
                             recipe="1x128", dtype=torch.bfloat16, exchange=exchange)  # fmt: skip
         groups.append(group)
-        call = step_over_ranks(layer, tokens, group)
+        call = step_of(layer, tokens, group)
         result, reason = ranks.attempt(call)
         if reason:
             row["missing"][exchange] = reason
@@ -132,7 +124,7 @@ def row_of(layer: Layer, count: int, clock: Any) -> dict[str, Any]:
             calls[exchange], results[exchange] = call, result
     row["differing"] = int(ranks.largest([differing(results)])[0]) if results else 0
     del results
-    calls |= {"local": local_step(layer, tokens)} | collectives(layer, tokens)
+    calls |= {"local": step_of(layer, tokens, None)} | collectives(layer, tokens)
     prepared = clock.prepared(list(calls.values()), [False] * len(calls))
     for name, (_, reason) in zip(calls, prepared, strict=True):
         if reason:
@@ -156,22 +148,10 @@ def printed(row: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", help="of " + ", ".join(MODELS) + ", or on the CPU of " + ", ".join(TINY))
-    parser.add_argument("--tokens", help="numbers of tokens of a rank, as 512,4096")
-    parser.add_argument("--repeats", type=int, default=REPEATS, help="replays whose median counts")
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: tiny layers, whose times mean nothing")
-    parser.add_argument("--json", type=pathlib.Path, help="append a line per model and number of tokens")
+    parser = arguments(__doc__ or "", "of " + ", ".join(MODELS) + ", or on the CPU of " + ", ".join(TINY), REPEATS)
     options = parser.parse_args()
-    if options.device == "cuda" and not torch.cuda.is_available():
-        parser.exit(2, "expert_training: no GPU (--device cpu tries the program)\n")
-    if "RANK" not in os.environ:
-        parser.exit(2, "expert_training: start it with torchrun --nproc-per-node 2\n")
     on_gpu = options.device == "cuda"
-    models = MODELS if on_gpu else TINY
-    keys = options.models.split(",") if options.models else list(CHOSEN if on_gpu else TINY)
-    if not set(keys) <= set(models):
-        parser.exit(2, f"expert_training: got models {options.models}; expected some of {', '.join(models)}\n")
+    chosen = chosen_models(parser, options, "expert_training", MODELS if on_gpu else TINY, list(CHOSEN if on_gpu else TINY))
     tokens = list(map(int, options.tokens.split(","))) if options.tokens else (TOKENS if on_gpu else TINY_TOKENS)
     began, ranks, differ = time.perf_counter(), Ranks(options.device), 0
     fields = {**origin(), "device": ranks.card, "engine": ranks.engine, "torch": torch.__version__}
@@ -182,7 +162,7 @@ def main() -> int:
 
     show(f"{ranks.size} ranks, {ranks.card}, {ranks.engine}, torch {torch.__version__}; T: tokens of a rank; times in us\n{HEAD}")
     clock = clock_of(ranks, options.repeats)
-    for model in (models[key] for key in keys):
+    for model in chosen:
         ranks.expect_progress()
         layer = Layer(model, ranks)
         for count in tokens:

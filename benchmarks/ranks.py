@@ -1,14 +1,16 @@
-"""The ranks of a benchmark: processes that torchrun started, their common clock, and what their links take.
+"""The ranks of a benchmark: processes that torchrun started, their arguments, their common clock, and what their links take.
 
 On GPUs the ranks use NCCL without multicast, on the CPU gloo.
 """
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import faulthandler
 import os
-from collections.abc import Callable, Sequence
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -21,6 +23,39 @@ RATE_BYTES = 1 << 26  # the copy whose rate is the rate of the link
 LINK_CALLS = 10  # calls in a graph of barriers or copies, so that the start of a graph does not count
 
 Call = Callable[[], Any]
+
+
+def arguments(text: str, example: str, repeats: int) -> argparse.ArgumentParser:
+    """The arguments of a program that times models over ranks."""
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", help=example)
+    parser.add_argument("--tokens", help="numbers of tokens of a rank, as 8,512")
+    parser.add_argument("--repeats", type=int, default=repeats, help="replays whose median counts")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: tiny layers, whose times mean nothing")
+    parser.add_argument("--json", type=pathlib.Path, help="append a line per model and number of tokens")
+    return parser
+
+
+def chosen_models(
+    parser: argparse.ArgumentParser, options: Any, program: str, models: Mapping[str, Any], default: Sequence[str]
+) -> list[Any]:
+    """The models of --models. Ends the program with 2 if ranks or models are not as they must be."""
+    if options.device == "cuda" and not torch.cuda.is_available():
+        parser.exit(2, f"{program}: no GPU (--device cpu tries the program)\n")
+    if "RANK" not in os.environ:
+        parser.exit(2, f"{program}: start it with torchrun --nproc-per-node 2\n")
+    size, here = int(os.environ["WORLD_SIZE"]), int(os.environ["LOCAL_WORLD_SIZE"])
+    if options.device == "cuda" and torch.cuda.device_count() < here:
+        gpus = torch.cuda.device_count()
+        parser.exit(2, f"{program}: got {here} processes and {gpus} GPUs; expected a GPU per process\n")
+    keys = options.models.split(",") if options.models else default
+    if not set(keys) <= set(models):
+        parser.exit(2, f"{program}: got models {options.models}; expected some of {', '.join(models)}\n")
+    chosen = [models[key] for key in keys]
+    for model in chosen:
+        if model.experts % size:
+            parser.exit(2, f"{program}: got {size} processes; expected a divisor of the {model.experts} experts of {model.name}\n")
+    return chosen
 
 
 class Ranks:

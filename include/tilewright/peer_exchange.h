@@ -18,6 +18,9 @@
 
 namespace tilewright {
 
+/// Tensors lie at multiples of it. Each counts with its bytes rounded up to one.
+inline constexpr std::int64_t peer_alignment = 128;
+
 /// All ranks agree on them.
 struct PeerExchangeSizes {
     std::int64_t gathered = 0;     // the most bytes of a rank in a gather

@@ -250,6 +250,7 @@ void bind_expert_group(nb::module_& m) {
           nb::arg("options"), nb::arg("group"), nb::arg("ranks"), nb::arg("has_addresses"),
           "As explain_moe, for a round of a call over ranks. `group` has the options of ExpertGroup.");
     m.attr("most_ranks_with_addresses") = most_ranks_with_addresses;
+    m.attr("peer_alignment") = peer_alignment;
     nb::class_<ExchangeOfRanks>(m, "PeerExchange", "The exchanges of training through memory that all ranks reach.")
         .def(nb::init<RanksHandle&, std::int64_t, std::int64_t, double>(), nb::arg("ranks"), nb::arg("gathered"),
              nb::arg("handed_back"), nb::arg("seconds"),

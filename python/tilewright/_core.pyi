@@ -427,6 +427,8 @@ def explain_moe_over_ranks(x: object, up: object, down: object, layer: dict, opt
 
 most_ranks_with_addresses: int = 16
 
+peer_alignment: int = 128
+
 class PeerExchange:
     """The exchanges of training through memory that all ranks reach."""
 

@@ -106,9 +106,8 @@ struct ExpertGroup::State {
     RankLayout layout;
     std::vector<std::int64_t> shifts{};
     RankReportForHost report;
-    /// A kernel that waits for other ranks lets the next one begin early. Where ranks share a GPU, early products of
-    /// some fill it. The kernels of others never begin, as those of rank 3 of 4 with 40 tokens each. Barriers are then
-    /// separate kernels, and the next one begins after them.
+    /// Where ranks share a GPU, barriers are separate kernels. As parts of other kernels they timed out: rank 3 of 4
+    /// with 40 tokens each never came. Such kernels let the next one begin early, and early products may fill the GPU.
     bool meets_apart = false;
     bool is_lost = false;   // a rank did not come, or this one has left: there are no calls any more
     bool has_left = false;  // a call of this rank ended midway
@@ -370,8 +369,7 @@ void ExpertGroup::State::look_at_report() {
         if (is_lost) throw Error(by + "a rank was lost in an earlier call; make a new group");
         return;
     }
-    const std::int64_t round = (static_cast<std::int64_t>(found.epoch()) - found.phase()) / 2 - 1;
-    const std::string call = "call " + std::to_string(round / sizes.rounds + 1);
+    const std::string call = "call " + std::to_string(turn_of(found) / sizes.rounds + 1);
     const std::string other = "rank " + std::to_string(found.rank());
     if (found.kind() == RankReport::Kind::lost) {
         throw Error(by + other + " did not come to the barrier ahead of the " +

@@ -3,7 +3,6 @@
 #include <tilewright/error.h>
 #include <tilewright/peer_exchange.h>
 
-#include <cmath>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -23,7 +22,8 @@ using formats::RankReport;
 constexpr std::int64_t most_bytes = std::int64_t{1} << 40;
 constexpr int gather_phase = 0, hand_back_phase = 1;
 
-std::int64_t aligned(std::int64_t bytes) { return round_up(bytes, Arena::alignment); }
+static_assert(peer_alignment == Arena::alignment);
+std::int64_t aligned(std::int64_t bytes) { return round_up(bytes, peer_alignment); }
 
 std::vector<Finding> check(const PeerExchangeSizes& sizes) {
     std::vector<Finding> findings;
@@ -192,9 +192,7 @@ std::optional<LostRank> PeerExchange::lost() {
     State& own = *state_;
     const RankReport found = own.report.take();
     if (!own.lost && found.kind() == RankReport::Kind::lost) {
-        own.lost = LostRank{.rank = found.rank(),
-                            .turn = (static_cast<std::int64_t>(found.epoch()) - found.phase()) / 2 - 1,
-                            .in_gather = found.phase() == gather_phase};
+        own.lost = LostRank{.rank = found.rank(), .turn = turn_of(found), .in_gather = found.phase() == gather_phase};
     }
     return own.lost;
 }

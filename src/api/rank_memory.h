@@ -3,6 +3,7 @@
 
 #include <tilewright/ranks.h>
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -19,6 +20,11 @@ std::vector<std::int64_t> shifts_between(const std::vector<void*>& addresses, co
 
 /// Whether any two ranks have one GPU. By all ranks together.
 bool share_a_gpu(Ranks& ranks);
+
+/// The number of the round that a report is about; the first is 0. `announce` adds 2 to the epoch of each.
+inline std::int64_t turn_of(const formats::RankReport& report) {
+    return (static_cast<std::int64_t>(report.epoch()) - report.phase()) / 2 - 1;
+}
 
 class RankReportForHost {
 public:

@@ -71,7 +71,7 @@ struct DriverCalls {
         const int result = begin_copy_to_device(to, from, bytes);
         return result != 0 ? result : stream_synchronize(nullptr);
     }
-    /// The same for bytes of one value.
+    /// Fills bytes with one value, and has ended when it returns.
     int fill(DeviceAddress to, unsigned char value, std::size_t bytes) const {
         const int result = begin_fill(to, value, bytes);
         return result != 0 ? result : stream_synchronize(nullptr);

@@ -20,6 +20,7 @@ import expert_parallel_table as tables  # noqa: E402
 
 ROOT = pathlib.Path(__file__).parents[2]
 PROGRAM = ROOT / "benchmarks/expert_parallel.py"
+TRAINING = ROOT / "benchmarks/expert_training.py"
 STAND_IN = ROOT / "tests/python/deep_ep_stand_in"
 CHAINS = {"one", "torch", "gather", "deep_ep"}
 
@@ -60,14 +61,15 @@ def test_all_contestants_compute_one_gpu_s_results():
 def test_three_ranks():
     codes, output = run("--check", "--models", "tiny-wide", "--tokens", "5", ranks=3)
     assert codes == [0] * 3 and "done, 0 wrong" in output, output
-    codes, output = run("--check", ranks=3)
-    assert codes == [2] * 3
-    assert "got 3 processes; expected a divisor of the 8 experts of tiny" in output
+    for program, words in ((PROGRAM, ("--check",)), (TRAINING, ())):
+        codes, output = run(*words, program=program, ranks=3)
+        assert codes == [2] * 3
+        assert "got 3 processes; expected a divisor of the 8 experts of tiny" in output
 
 
 def test_training_steps_are_timed(tmp_path):
     record = tmp_path / "record.jsonl"
-    codes, output = run("--repeats", "1", "--json", record, program=ROOT / "benchmarks/expert_training.py")
+    codes, output = run("--repeats", "1", "--json", record, program=TRAINING)
     assert codes == [0, 0] and "0 tensors differ" in output, output
     rows = [json.loads(line) for line in record.read_text().splitlines()]
     assert len(rows) == 4 and all(set(row["us"]) == {"dense", "local", "all_gather", "all_to_all"} for row in rows)

@@ -17,8 +17,6 @@ from tilewright import _core
 from tilewright.torch._checks import refuse
 from tilewright.torch._rank_engine import RankEngine
 
-_ALIGNMENT = 128  # of parts in peer memory, in bytes
-
 
 class Room(NamedTuple):
     """The most bytes of the tensors of an exchange."""
@@ -112,7 +110,7 @@ def _for_all_ranks(given: list[torch.Tensor], ranks: int) -> list[torch.Tensor]:
 
 
 def _aligned(count: int) -> int:
-    return -(-count // _ALIGNMENT) * _ALIGNMENT
+    return -(-count // _core.peer_alignment) * _core.peer_alignment
 
 
 def _seconds(process_group: Any, device: torch.device) -> float:
