@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "cuda/scopes.h"
 #include "measure/device.h"
 
 namespace tilewright::verify {
@@ -15,7 +16,7 @@ public:
     RankOnGpu(const Moe& part, const ExpertGroup& group);
 
     const Moe& layer() const { return layer_; }
-    void* stream() const { return gpu_.stream(); }
+    void* stream() const { return stream_; }
     Workspace workspace() const { return {workspace_.data(), static_cast<std::int64_t>(workspace_.size())}; }
     /// Waits for the stream only, because kernels of other ranks may wait for this one.
     void synchronize() const;
@@ -25,7 +26,8 @@ public:
 private:
     void place(Tensor& tensor);
 
-    measure::Device gpu_{};
+    cuda::ContextScope context_;
+    cuda::StreamHandle stream_;
     Moe layer_;
     std::vector<measure::Buffer> buffers_{};
     measure::Buffer workspace_{};

@@ -1,5 +1,6 @@
 """A layer that ranks share, on a Hopper GPU: the ranks are threads with a stream each, on one GPU. Bits of one rank."""
 
+import functools
 import threading
 
 import pytest
@@ -61,13 +62,19 @@ def taken(weights, part):
     return tw.Quantized(parts[0], weights.recipe, parts[1], parts[2])
 
 
+@functools.cache
+def stream_of(rank):
+    """One stream for all calls of a rank: the work of a new one may wait for a kernel that waits for this rank."""
+    return torch.cuda.Stream()
+
+
 def by_ranks(ranks, work):
     """Runs work(rank, its ranks) in threads, each with its stream. Returns their results; raises the first error."""
     made, errors = [None] * ranks, []
 
     def run(rank, own):
         try:
-            with torch.cuda.stream(torch.cuda.Stream()):
+            with torch.cuda.stream(stream_of(rank)):
                 made[rank] = work(rank, own)
                 torch.cuda.current_stream().synchronize()
         except Exception as error:  # noqa: BLE001
