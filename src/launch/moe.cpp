@@ -599,7 +599,8 @@ static_assert(most_ranks <= meet_threads);
 
 std::vector<OtherLaunch> lower(const moe::MeetStep& step) {
     const std::int64_t numbers = step.out.given() ? step.out.shape[0] * step.out.shape[1] : 0;
-    const std::int64_t blocks = ceil_div<std::int64_t>(numbers, meet_threads * meet_ahead);
+    const int of_thread = step.collects == moe::Collects::choices ? meet_ahead : 1;
+    const std::int64_t blocks = ceil_div<std::int64_t>(numbers, meet_threads * of_thread);
     const int used = static_cast<int>(std::clamp<std::int64_t>(blocks, 1, most_barrier_blocks));
     return {launch_of(Meet{}, meet_arguments(step), used, meet_threads)};
 }

@@ -8,32 +8,45 @@ namespace tilewright::hopper {
 
 /// 16 bytes of a row, or fewer.
 template <bool fresh>
-TILEWRIGHT_DEVICE void copy_lane_bytes(const u8* from, u8* to, int count, bool vectors) {
+TILEWRIGHT_DEVICE IntQuad load_bytes(const u8* from, int count, bool vectors) {
+    if (vectors) return count > 0 ? load_element<fresh>(reinterpret_cast<const IntQuad*>(from)) : IntQuad{};
+    IntQuad bytes{};
+#pragma unroll
+    for (int i = 0; i < copy_bytes; ++i) {
+        if (i < count) bytes.values[i / 4] |= int(u32(load_element<fresh>(from + i)) << i % 4 * 8);
+    }
+    return bytes;
+}
+
+TILEWRIGHT_DEVICE void store_bytes(const IntQuad& bytes, u8* to, int count, bool vectors) {
     if (vectors) {
-        if (count > 0)
-            store_global(reinterpret_cast<IntQuad*>(to), load_element<fresh>(reinterpret_cast<const IntQuad*>(from)));
+        if (count > 0) store_global(reinterpret_cast<IntQuad*>(to), bytes);
         return;
     }
-    for (int i = 0; i < min(count, copy_bytes); ++i) store_global(to + i, load_element<fresh>(from + i));
-}
-
-/// The scales of a row, by the block.
-template <bool fresh>
-TILEWRIGHT_DEVICE void copy_scales(const CopyRowsArguments& a, const void* scales, const RowPlace& from,
-                                   const RowPlace& to) {
-    for (int i = thread_index(); i < a.scale_count; i += block_threads()) {
-        const i64 read = scale_index(a.scales, from.group, from.row, i);
-        const i64 written = scale_index(a.to.scales, to.group, to.row, i);
-        if (a.wide_scales) {
-            store_global(static_cast<u32*>(a.to.scales.data) + written,
-                         load_element<fresh>(static_cast<const u32*>(scales) + read));
-        } else {
-            store_global(static_cast<u8*>(a.to.scales.data) + written,
-                         load_element<fresh>(static_cast<const u8*>(scales) + read));
-        }
+#pragma unroll
+    for (int i = 0; i < copy_bytes; ++i) {
+        if (i < count) store_global(to + i, u8(u32(bytes.values[i / 4]) >> i % 4 * 8));
     }
 }
 
+template <bool fresh>
+TILEWRIGHT_DEVICE u32 load_scale(const CopyRowsArguments& a, const void* scales, const RowPlace& row, int index) {
+    const i64 at = scale_index(a.scales, row.group, row.row, index);
+    if (a.wide_scales) return load_element<fresh>(static_cast<const u32*>(scales) + at);
+    return load_element<fresh>(static_cast<const u8*>(scales) + at);
+}
+
+TILEWRIGHT_DEVICE void store_scale(const CopyRowsArguments& a, u32 scale, const RowPlace& row, int index) {
+    const i64 at = scale_index(a.to.scales, row.group, row.row, index);
+    if (a.wide_scales) {
+        store_global(static_cast<u32*>(a.to.scales.data) + at, scale);
+    } else {
+        store_global(static_cast<u8*>(a.to.scales.data) + at, u8(scale));
+    }
+}
+
+/// A token is read once for all its places, because it may be another rank's, and not at all if it has none. Only
+/// scales that outnumber the threads are read for each place.
 template <CopyRowsSpec spec>
 TILEWRIGHT_DEVICE void copy_token(const CopyRowsArguments& a, const RowPart& part, const int* found) {
     RowPlace from = place_of(a.grid, part.row);
@@ -44,11 +57,22 @@ TILEWRIGHT_DEVICE void copy_token(const CopyRowsArguments& a, const RowPart& par
         scales = at_rank(a.ranks, from.group, scales);
         from.group = 0;
     }
-    const u8* const bytes = first + from.group * a.group_stride + from.row * a.row_stride + part.feature;
+    const u8* const row = first + from.group * a.group_stride + from.row * a.row_stride + part.feature;
+    const int count = part.end - part.feature, own = thread_index(), scale_count = part.first ? a.scale_count : 0;
+    IntQuad bytes{};
+    u32 scale = 0;
+    bool is_loaded = false;
     for_each_place<spec.routes>(a.places, a.grid, a.existing, part.row, found, [&](int, const RowPlace& place) {
-        u8* const to = a.to.data + place.group * a.to.group_stride + place.row * a.to.row_stride + part.feature;
-        copy_lane_bytes<spec.meets>(bytes, to, part.end - part.feature, a.vectors);
-        if (part.first) copy_scales<spec.meets>(a, scales, from, place);
+        if (!is_loaded) {
+            bytes = load_bytes<spec.meets>(row, count, a.vectors);
+            if (own < scale_count) scale = load_scale<spec.meets>(a, scales, from, own);
+            is_loaded = true;
+        }
+        store_bytes(bytes, a.to.data + place.group * a.to.group_stride + place.row * a.to.row_stride + part.feature,
+                    count, a.vectors);
+        if (own < scale_count) store_scale(a, scale, place, own);
+        for (int i = own + block_threads(); i < scale_count; i += block_threads())
+            store_scale(a, load_scale<spec.meets>(a, scales, from, i), place, i);
     });
 }
 

@@ -153,10 +153,15 @@ TILEWRIGHT_DEVICE int found_row(const MeetArguments& a, int token, int choice) {
 
 /// Where a rank's sum of a token is: rank * room + token; -1: it has none.
 TILEWRIGHT_DEVICE int found_sum(const MeetArguments& a, int token, int rank) {
+    const int* const places = a.ids + token * a.choices;
     bool has = false;
-    for (int choice = 0; choice < a.choices; ++choice) {
-        const int place = load_fresh(a.ids + token * a.choices + choice);
-        has = has || (place >= 0 && place / a.experts == rank);
+    for (int first = 0; first < a.choices; first += found_ahead) {
+        int locals[found_ahead];
+#pragma unroll
+        for (int i = 0; i < found_ahead; ++i)
+            locals[i] = first + i < a.choices ? load_fresh(places + first + i) - rank * a.experts : -1;
+#pragma unroll
+        for (const int local : locals) has = has || (local >= 0 && local < a.experts);
     }
     return has ? rank * a.ranks.room + token : -1;
 }

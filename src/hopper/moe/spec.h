@@ -106,6 +106,7 @@ constexpr int combine_rows(const CombineSpec& spec) { return spec.rows == Number
 inline constexpr int announce_threads = 256;
 inline constexpr int meet_threads = 512;
 inline constexpr int meet_ahead = 4;               // numbers of a thread whose loads are in flight at once
+inline constexpr int found_ahead = 8;              // choices of a token, likewise
 inline constexpr int most_barrier_blocks = 32;     // each of them waits
 inline constexpr int most_combining_blocks = 128;  // the same, of a kernel that sums after the barrier
 
