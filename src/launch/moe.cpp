@@ -21,6 +21,7 @@ using formats::MatrixView;
 constexpr std::int64_t most_row_parts = std::int64_t{1} << 30;
 // Blocks of a kernel whose rows may be missing: each goes through many rows. 32 per SM of an H100.
 constexpr int most_looping_blocks = 132 * 32;
+constexpr int most_summing_blocks = 132 * 4;  // that run at once: each loads its next choices while it adds rows
 
 /// A matrix of rows. The strides of dimensions of one index have no effect.
 MatrixView rows_view(const Tensor& tensor) {
@@ -174,6 +175,21 @@ int count_row_blocks(const RowGrid& grid, const ExistingArguments& existing) {
     const int blocks = grid.rows * grid.parts;
     const bool loops = existing.sorted || existing.counts.data != nullptr;
     return loops ? std::min(blocks, most_looping_blocks) : blocks;
+}
+
+/// Whether a lane finds out by itself if its row exists.
+bool finds_rows_by_lane(const ExistingArguments& existing) {
+    return existing.counts.data == nullptr && (existing.sorted || existing.ends.data == nullptr);
+}
+
+/// Rows that are adjacent in a block's threads, so that as few lanes as possible are idle. `lanes`: of a row.
+int rows_that_fill_warps(int lanes, int most) {
+    int best = 1;
+    for (int rows = 2; rows * lanes <= most; ++rows) {
+        // idle lanes per row: of `rows` rows, and of the best number
+        if (best * whole_warps(rows * lanes) < rows * whole_warps(best * lanes)) best = rows;
+    }
+    return best;
 }
 
 RouteArguments route_arguments(const moe::RouteStep& step) {
@@ -494,7 +510,7 @@ std::vector<OtherLaunch> lower(const moe::ActivateStep& step) {
     spec.unit = moe::unit_of(step.unit.kind);
     spec.interleaved = formats::has_up(spec.unit) && step.unit.swiglu.interleaved;
     arguments.grid = row_grid(gate_up, values.columns);
-    const int threads = divide_scaled_rows(arguments.grid, spec);
+    int threads = divide_scaled_rows(arguments.grid, spec);
     arguments.gate_up = source_matrix(gate_up);
     arguments.up = spec.interleaved ? 1 : static_cast<int>(values.columns);
     arguments.rule = moe::rule_of(step.unit);
@@ -503,7 +519,13 @@ std::vector<OtherLaunch> lower(const moe::ActivateStep& step) {
     arguments.to = row_target(step.out);
     arguments.clears = step.clears;
     spec.vectors = values.columns % lane_features == 0 && takes_row_vectors(gate_up) && takes_row_vectors(values);
-    const int blocks = count_row_blocks(arguments.grid, arguments.existing);
+    int blocks = count_row_blocks(arguments.grid, arguments.existing);
+    if (spec.output != RowOutput::scaled_rows && arguments.grid.parts == 1 && finds_rows_by_lane(arguments.existing)) {
+        const int lanes = arguments.grid.part_features / lane_features;
+        arguments.grid.rows_per_block = rows_that_fill_warps(lanes, most_threads(spec));
+        threads = whole_warps(lanes * arguments.grid.rows_per_block);
+        blocks = std::min(blocks, ceil_div(arguments.grid.rows, arguments.grid.rows_per_block));
+    }
     return launch_if_any(launch_of(Activate{spec}, arguments, blocks, threads));
 }
 
@@ -540,7 +562,7 @@ std::vector<OtherLaunch> lower(const moe::CombineStep& step) {
                           .vectors = vectors,
                           .from_ranks = step.y_ranks.given(),
                           .to_ranks = step.out_ranks.given()}};
-    const int blocks = count_row_blocks(arguments.grid, arguments.existing);
+    const int blocks = std::min(count_row_blocks(arguments.grid, arguments.existing), most_summing_blocks);
     return launch_if_any(launch_of(kernel, arguments, blocks, threads));
 }
 

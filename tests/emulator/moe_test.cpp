@@ -586,6 +586,17 @@ TEST(Moe, OnlyRowsThatExistAreWritten) {
     }
 }
 
+/// A block has two rows of 768, of which the second begins in the middle of a warp, or three of 1152 and idle threads.
+TEST(Moe, RowsOfOneBlockAreSeparate) {
+    for (const std::int64_t columns : {768, 1152}) {
+        for (const Existing& existing : all_existing()) {
+            for (const Written& out : few_written)
+                expect_cpu_bits({.out = out, .columns = columns, .existing = existing});
+            expect_cpu_bits({.out = f32, .columns = columns, .existing = existing, .clears = true});
+        }
+    }
+}
+
 TEST(Moe, GapsBetweenRowsAreNeitherReadNorWritten) {
     for (const std::int64_t gap : {16, 3}) {
         for (const Does does : {Does::copies, Does::activates, Does::sums}) {

@@ -5,16 +5,16 @@
 
 namespace tilewright::hopper {
 
-/// By the block together.
+/// By the block together. A lane whose row does not exist has no features. Lanes of one warp may have two rows.
 template <RowSpec spec>
-TILEWRIGHT_DEVICE void write_h(const ActivateArguments& a, const RowPart& part) {
+TILEWRIGHT_DEVICE void write_h(const ActivateArguments& a, RowPart part) {
     const RowPlace place = place_of(a.grid, part.row);
-    if (!row_exists(a.existing, a.grid, part.row)) {
-        if constexpr (!has_scales(spec.output)) {
-            if (a.clears) clear_row_part<spec>(a.to, place, part);
-        }
-        return;
+    const bool exists = part.row < a.grid.rows && row_exists(a.existing, a.grid, part.row);
+    if constexpr (!has_scales(spec.output)) {
+        if (!exists && a.clears && part.row < a.grid.rows) clear_row_part<spec>(a.to, place, part);
     }
+    if (ballot(exists) == 0) return;
+    if (!exists) part.end = 0;
     const float factor = factor_at(a.factors, place, 0);
     const auto load = [&](int feature, RowNumbers<spec>& to) {
         load_activated<spec>(a, place, feature, part.end, factor, to);
@@ -33,8 +33,10 @@ __global__ void __launch_bounds__(most_threads(spec), blocks_per_sm(spec))
     activate(const __grid_constant__ ActivateArguments a) {
     wait_for_earlier_kernels();
     let_next_kernel_start();
-    for (int at = block_index(); at < a.grid.rows * a.grid.parts; at += block_count()) {
-        write_h<spec>(a, part_of(a.grid, at, lane_features));
+    const bool several = a.grid.rows_per_block > 1;
+    const int parts = several ? ceil_div(a.grid.rows, a.grid.rows_per_block) : a.grid.rows * a.grid.parts;
+    for (int at = block_index(); at < parts; at += block_count()) {
+        write_h<spec>(a, several ? row_of_thread(a.grid, at, lane_features) : part_of(a.grid, at, lane_features));
     }
 }
 

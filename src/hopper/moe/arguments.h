@@ -15,8 +15,9 @@ struct RowGrid {
     int rows = 0;
     int room = 1;  // rows of a group
     int features = 0;
-    int parts = 1;          // of a row
-    int part_features = 0;  // of a part: one lane has 16, or 8 in `combine` and `unit_gradient`
+    int parts = 1;           // of a row
+    int part_features = 0;   // of a part: one lane has 16, or 8 in `combine` and `unit_gradient`
+    int rows_per_block = 1;  // `activate`: more than one where their lanes fill warps together, as rows of 768 do
 };
 
 /// The memory of the ranks of a group. All ranks have the same layout: an address of this rank plus a shift is the same

@@ -220,8 +220,9 @@ __global__ void __launch_bounds__(combine_threads, 4) combine(const __grid_const
     if constexpr (spec.meets) meet_ranks(a.meet);
     if constexpr (of_ranks) choices = choices_at(block_index());
     for (int at = block_index(); at < parts; at += block_count()) {
+        const LaneChoice next = choices_at(at + block_count());  // they arrive while this row is added
         combine_row<spec>(a, part_at(at), choices);
-        choices = choices_at(at + block_count());
+        choices = next;
     }
 }
 

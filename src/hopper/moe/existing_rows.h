@@ -16,7 +16,7 @@ struct RowPlace {
 };
 
 TILEWRIGHT_DEVICE RowPlace place_of(const RowGrid& grid, int row) {
-    const int group = int(u32(row) / u32(grid.room));
+    const int group = row < grid.room ? 0 : int(u32(row) / u32(grid.room));
     return {.group = group, .row = row - group * grid.room};
 }
 

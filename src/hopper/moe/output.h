@@ -201,11 +201,22 @@ struct RowPart {
 
 /// The at-th part of all rows. `lane`: features of a lane.
 TILEWRIGHT_DEVICE RowPart part_of(const RowGrid& grid, int at, int lane) {
-    const int row = int(u32(at) / u32(grid.parts)), first = (at - row * grid.parts) * grid.part_features;
+    const int row = grid.parts == 1 ? at : int(u32(at) / u32(grid.parts));  // a division takes 20 instructions
+    const int first = (at - row * grid.parts) * grid.part_features;
     return {.row = row,
             .feature = first + thread_index() * lane,
             .end = min(first + grid.part_features, grid.features),
             .first = first == 0};
+}
+
+/// Where a block has several whole rows: that of this thread. Rows may begin in the middle of a warp. Threads beyond
+/// the block's rows have none.
+TILEWRIGHT_DEVICE RowPart row_of_thread(const RowGrid& grid, int at, int lane) {
+    const int lanes = grid.part_features / lane, row = thread_index() / lanes;
+    return {.row = row < grid.rows_per_block ? at * grid.rows_per_block + row : grid.rows,
+            .feature = (thread_index() - row * lanes) * lane,
+            .end = grid.features,
+            .first = true};
 }
 
 /// The part with the same number where the ranks' rows take turns, so that memory and links are busy at the same time.

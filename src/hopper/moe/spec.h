@@ -100,8 +100,8 @@ inline constexpr int copy_threads = 256;
 inline constexpr int copy_bytes = 16;  // of a lane
 inline constexpr int combine_threads = 256;
 inline constexpr int combine_features = 8;  // of a lane
-/// Rows whose loads are in flight at once: 128 bytes of a lane, whatever the format, because registers limit them.
-constexpr int combine_rows(const CombineSpec& spec) { return spec.rows == Number::f32 ? 4 : 8; }
+/// Rows whose loads are in flight at once, because registers limit them. Rows of f32 are sums of ranks, which are few.
+constexpr int combine_rows(const CombineSpec& spec) { return spec.rows == Number::f32 ? 2 : 8; }
 
 inline constexpr int announce_threads = 256;
 inline constexpr int meet_threads = 512;
