@@ -50,8 +50,8 @@ public:
 };
 
 /// Ranks that are threads of this process: all on the CPU, or all on one GPU. Element r is for thread r. On a GPU every
-/// thread has a stream, which it keeps. Its first call is one of a group that waits for a nanosecond (`seconds` 1e-9):
-/// a GPU may load a kernel, or begin the work of a new stream, only when no kernel waits.
+/// thread has a stream, which it keeps, and its first call is one of a group whose `seconds` are 1e-9. Kernels are then
+/// loaded, and streams in use, before any kernel waits for another rank.
 std::vector<std::unique_ptr<Ranks>> ranks_of_threads(int size, const DeviceId& device = {});
 
 /// The functions of an engine that the caller has, such as MPI.
