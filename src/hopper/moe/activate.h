@@ -15,7 +15,7 @@ TILEWRIGHT_DEVICE void write_h(const ActivateArguments& a, RowPart part) {
     }
     if (ballot(exists) == 0) return;
     if (!exists) part.end = 0;
-    const float factor = factor_at(a.factors, place, 0);
+    const float factor = exists ? factor_at(a.factors, place, 0) : 1;
     const auto load = [&](int feature, RowNumbers<spec>& to) {
         load_activated<spec>(a, place, feature, part.end, factor, to);
     };
