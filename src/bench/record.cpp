@@ -8,6 +8,7 @@
 
 #include "bench/commit.h"
 #include "bench/report.h"
+#include "output/json.h"
 
 namespace tilewright::bench {
 namespace {
@@ -138,7 +139,7 @@ nlohmann::ordered_json record(const TunedShape& tuned, const TriedTile& tried, c
 
 std::string tune_records(const TunedShape& tuned, const Run& run) {
     std::string lines;
-    for (const TriedTile& tried : tuned.tried) lines += record(tuned, tried, run).dump() + "\n";
+    for (const TriedTile& tried : tuned.tried) lines += output::json_text(record(tuned, tried, run)) + "\n";
     return lines;
 }
 

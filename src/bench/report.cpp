@@ -10,6 +10,7 @@
 #include "bench/record.h"
 #include "bench/sustained_report.h"
 #include "measure/statistics.h"
+#include "output/json.h"
 
 namespace tilewright::bench {
 namespace {
@@ -158,7 +159,7 @@ std::string result_lines(const output::Table& table, const Result& result, const
 std::string result_records(const Result& result, const Run& run) {
     if (!result.failure.empty()) return "";
     std::string lines;
-    for (const Timing& timing : result.timings) lines += record(result, timing, run).dump() + "\n";
+    for (const Timing& timing : result.timings) lines += output::json_text(record(result, timing, run)) + "\n";
     return lines;
 }
 

@@ -13,6 +13,7 @@
 #include "cli/moe_arguments.h"
 #include "cli/words.h"
 #include "output/file.h"
+#include "output/json.h"
 #include "output/streams.h"
 #include "output/table.h"
 
@@ -119,7 +120,7 @@ void bench_moe_command(const BenchMoeArguments& arguments, bool has_recipe) {
         record["skewed"] = arguments.skewed;
         record["flush"] = "clean";
         record["device"] = gpu.device().name();
-        const std::string text = bench::with_origin(std::move(record)).dump() + "\n";
+        const std::string text = output::json_text(bench::with_origin(std::move(record))) + "\n";
         if (!tables) output::print("{}", text);
         if (tables && !arguments.json_path.empty()) output::append_text(arguments.json_path, text);
     }

@@ -16,6 +16,7 @@
 #include "measure/device.h"
 #include "measure/statistics.h"
 #include "output/file.h"
+#include "output/json.h"
 #include "output/streams.h"
 #include "output/table.h"
 #include "verify/moe_gpu_case.h"
@@ -158,7 +159,7 @@ void bench_moe_over_ranks(const RankBench& arguments) {
     }
     for (const std::int64_t tokens : arguments.tokens) {
         const RankTimes times = time_ranks(arguments, tokens, gpu ? &*gpu : nullptr);
-        const std::string text = record_of(arguments, tokens, times, backend.device).dump() + "\n";
+        const std::string text = output::json_text(record_of(arguments, tokens, times, backend.device)) + "\n";
         if (!tables) {
             output::print("{}", text);
             continue;

@@ -17,6 +17,7 @@
 #include "cuda/kernel_pack.h"
 #include "cuda/probe.h"
 #include "output/file.h"
+#include "output/json.h"
 #include "output/streams.h"
 #include "output/table.h"
 #include "ranks/nccl_library.h"
@@ -232,7 +233,7 @@ void add_doctor(CLI::App& program) {
     command->add_option("--json", *json_path, "Also write the report to this file as JSON (-: only JSON, to stdout)");
     command->callback([json_path] {
         const ordered_json report = examine();
-        if (!json_path->empty()) output::write_text(*json_path, report.dump(2) + "\n");
+        if (!json_path->empty()) output::write_text(*json_path, output::json_text(report, 2) + "\n");
         if (*json_path != "-") print_report(report);
     });
 }

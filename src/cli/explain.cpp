@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/explain_report.h"
 #include "cli/words.h"
+#include "output/json.h"
 #include "output/streams.h"
 #include "output/table.h"
 #include "problem/packed_problem.h"
@@ -81,7 +82,7 @@ void explain_command(const ExplainArguments& arguments) {
     const DeviceDescription device = arguments.device.empty() ? default_device() : device_of(arguments.device);
     const ExplainedProblem explained{sizes, device, explain(problem, device)};
     if (arguments.json) {
-        output::print("{}\n", explanation_json(explained).dump(2));
+        output::print("{}\n", output::json_text(explanation_json(explained), 2));
     } else {
         output::print("{}", explanation_text(explained, arguments.all));
         for (const Finding& finding : validate(problem, Backend::hopper, Check::shapes)) {

@@ -12,6 +12,7 @@
 #include "cli/explain_report.h"
 #include "cli/moe_arguments.h"
 #include "cli/words.h"
+#include "output/json.h"
 #include "output/streams.h"
 #include "output/table.h"
 
@@ -137,7 +138,7 @@ void explain_moe_command(const ExplainMoeArguments& arguments) {
                        [](const Finding& finding) { return finding.message(); });
         throw UsageError(output::joined(messages, "\n            "));
     }
-    if (arguments.json) return output::print("{}\n", json_of(arguments, device, steps).dump(2));
+    if (arguments.json) return output::print("{}\n", output::json_text(json_of(arguments, device, steps), 2));
     print_table(arguments, device, steps);
 }
 

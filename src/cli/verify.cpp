@@ -16,6 +16,7 @@
 #include "cli/terminal.h"
 #include "cli/words.h"
 #include "output/file.h"
+#include "output/json.h"
 #include "output/streams.h"
 #include "output/table.h"
 #include "verify/choices.h"
@@ -275,7 +276,7 @@ void verify_command(const VerifyArguments& arguments) {
                                   {"combinations_accepted", accepted}, {"combinations_refused", totals.refused},
                                   {"unshipped", totals.unshipped},     {"restricted_by", restriction(arguments)},
                                   {"seconds", time.count()},           {"rows", rows}};
-        output::write_text(arguments.json_path, report.dump(2) + "\n");
+        output::write_text(arguments.json_path, output::json_text(report, 2) + "\n");
     }
     const bool incomplete =
         !arguments.layers && totals.combinations + totals.refused != accepted && restriction(arguments).empty();

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "output/digest.h"
+#include "output/json.h"
 #include "safetensors/published_format.h"
 
 namespace tilewright::safetensors {
@@ -55,7 +56,7 @@ Json input_files(const Conversion& c, const OutputShard& shard) {
     return files;
 }
 
-std::string shown(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+std::string shown(const Json& value) { return value.is_string() ? value.get<std::string>() : output::json_text(value); }
 
 /// "size, modified" of a file that is not the one it was.
 std::string changed_input(const std::string& file, const Json& before, const Json& now) {
@@ -101,7 +102,7 @@ std::string conversion_record(const Conversion& c, const OutputShard& shard) {
                       {"file", c.checkpoint.is_folder() ? shard.name : ""},
                       {"inputs", input_files(c, shard)},
                       {"tensors", tensors_digest(c, shard)}};
-    return record.dump();
+    return output::json_text(record);
 }
 
 EarlierFile earlier_file(const std::string& path, const std::string& record) {

@@ -13,6 +13,7 @@
 
 #include "output/digest.h"
 #include "output/file.h"
+#include "output/json.h"
 #include "safetensors/conversion_record.h"
 
 namespace tilewright::safetensors {
@@ -44,7 +45,7 @@ std::string index_text(const Conversion& c) {
         for (const StoredTensor& tensor : shard.outputs) map[tensor.name] = shard.name;
     }
     const nlohmann::json index{{"metadata", {{"total_size", c.result.output_bytes}}}, {"weight_map", map}};
-    return index.dump(2) + "\n";
+    return output::json_text(index, 2) + "\n";
 }
 
 }  // namespace
@@ -85,7 +86,7 @@ OutputFolder::Record OutputFolder::read_record() const {
 void OutputFolder::write_record(const Record& record) const {
     const nlohmann::json json{{"what", "the files that `tilewright convert` wrote here, for its next run"},
                               {"files", record}};
-    output::write_text(path(record_name), json.dump(2) + "\n");
+    output::write_text(path(record_name), output::json_text(json, 2) + "\n");
 }
 
 void OutputFolder::plan() {

@@ -1,4 +1,5 @@
 #include "safetensors/quantization_config.h"
+#include "output/json.h"
 
 #include <fmt/format.h>
 
@@ -54,8 +55,6 @@ const Json* member(const Json& object, const char* key) {
     return found == object.end() ? nullptr : &*found;
 }
 
-std::string dumped(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
-
 /// The words of a publisher's scheme description, without lists of layers.
 void add_words(const Json& object, std::string& words) {
     for (const char* key : {"quant_method",
@@ -80,7 +79,7 @@ void add_words(const Json& object, std::string& words) {
                             "load_in_8bit"}) {
         const Json* const value = member(object, key);
         if (value == nullptr || value->is_null() || value->is_object()) continue;
-        words += fmt::format("{}{} {}", words.empty() ? "" : ", ", key, dumped(*value));
+        words += fmt::format("{}{} {}", words.empty() ? "" : ", ", key, output::json_text(*value));
     }
 }
 

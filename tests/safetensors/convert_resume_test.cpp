@@ -111,6 +111,17 @@ TEST(ConvertResume, TakesNothingOfAnInputThatWasReplacedAtOnce) {
     }
 }
 
+TEST(ConvertResume, NamesAndOptionsNeedNotBeUtf8) {
+    const TemporaryFolder folder;
+    const std::string in = folder.file("in");
+    std::filesystem::create_directories(in);
+    write_shard(in + "/model\xFE.safetensors", deepseek_v4()[0]);
+    test::write_file(in + "/notes\xFE.txt", "text");
+    const ConvertJob again = with_filter(job(in, folder.file("out"), "mxfp8"), "experts|\xFF", "");
+    convert(again);
+    EXPECT_EQ(convert(again).kept_files.size(), 1U);
+}
+
 TEST(ConvertResume, TakesNothingOfOtherOptions) {
     const TemporaryFolder folder;
     const std::string in = folder.file("in");
