@@ -13,6 +13,7 @@
 #include "api/rank_check.h"
 #include "api/rank_layout.h"
 #include "api/rank_memory.h"
+#include "base/threads.h"
 #include "cuda/memory.h"
 #include "moe/exchange.h"
 
@@ -419,6 +420,7 @@ void ExpertGroup::run(const Moe& layer, const RunOptions& how) {
     }
     std::optional<CallMemory> memory;
     try {
+        if (!group.on_gpu()) require_threads(how.threads);
         require_none(validate(layer));
         memory.emplace(group.bytes_of(layer), group.device, how.workspace);
     } catch (...) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/threads.h"
 #include "cpu/exact/exact.h"
 #include "cpu/fast/fast.h"
 #include "cuda/backend.h"
@@ -36,6 +37,7 @@ void run_on_gpu(const Problem& problem, const RunOptions& options) {
 }
 
 void run_on_cpu(const Problem& problem, const RunOptions& options) {
+    require_threads(options.threads);
     const Geometry described = geometry(problem);
     const bool invariant = problem.reproducibility == Reproducibility::invariant;
     if (problem.arithmetic != Arithmetic::bit_exact && !invariant) {

@@ -5,10 +5,20 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 namespace tilewright {
 
+void require_threads(int wanted) {
+    if (wanted >= 0) return;
+    const std::vector<Finding> findings{
+        {"threads", std::to_string(wanted), "0 or more", "0 leaves the number to OpenMP."}};
+    throw Error(findings);
+}
+
 int region_threads(int wanted, std::int64_t items) {
+    require_threads(wanted);
     const std::int64_t available = wanted > 0 ? wanted : omp_get_max_threads();
     return static_cast<int>(std::clamp<std::int64_t>(items, 1, available));
 }

@@ -1,4 +1,5 @@
-// A long call asks its caller now and then whether to go on, on the calling thread, and ends early when told to.
+// A long call asks its caller now and then whether to go on, on the calling thread, and ends early when told to. A call
+// with a negative number of threads does not begin.
 #include "cpu/reference.h"
 #include "problem/geometry.h"
 
@@ -92,6 +93,33 @@ TEST(Cancel, ChangesNothingWhereTheCallGoesOn) {
     run(problem, {.cancelled = [] { return false; }});
     EXPECT_EQ(d.front(), 100);
     EXPECT_EQ(d.back(), 100);
+}
+
+TEST(Threads, ANegativeNumberIsRefusedBeforeAnythingIsWritten) {
+    const std::string message = "threads: got -1; expected 0 or more. 0 leaves the number to OpenMP.";
+    std::vector<float> x(64 * 128, 1.0F), d(64 * 64, 7.0F), scales(64, 7.0F);
+    std::vector<std::uint8_t> codes(64 * 128, 7);
+    Problem problem;
+    problem.a.values = problem.b.values = row_major(x.data(), Format::f32, {64, 128});
+    problem.d = row_major(d.data(), Format::f32, {64, 64});
+    const Operand out{.values = row_major(codes.data(), Format::e4m3, {64, 128}),
+                      .granularity = Granularity::row,
+                      .scales = row_major(scales.data(), Format::f32, {64})};
+    const auto expect = [&](const std::function<void()>& call) {
+        try {
+            call();
+            ADD_FAILURE() << "no error";
+        } catch (const Error& error) {
+            EXPECT_EQ(error.what(), message);
+        }
+    };
+    expect([&] { run(problem, {.threads = -1}); });
+    const OperandRecipe recipe{Format::e4m3, Granularity::row, Format::f32};
+    expect([&] { quantize(problem.a.values, {.recipe = recipe}, out, {.threads = -1}); });
+    expect([&] { dequantize(out, problem.a.values, {.threads = -1}); });
+    EXPECT_EQ(x, std::vector<float>(x.size(), 1.0F));
+    EXPECT_EQ(d, std::vector<float>(d.size(), 7.0F));
+    EXPECT_EQ(codes, std::vector<std::uint8_t>(codes.size(), 7));
 }
 
 /// Address space that takes memory where it is written.
