@@ -720,6 +720,7 @@ TEST(Moe, SumsHaveTheCpusBits) {
         }
     }
     expect_cpu_bits(CombineCase{.out = Format::f16, .columns = 40, .choices = 40});
+    expect_cpu_bits(CombineCase{.weights = Format::f32, .columns = 8, .tokens = 1200, .choices = 2});  // blocks loop
 }
 
 TEST(Moe, SumsOfF32RowsHaveTheCpusBits) {
