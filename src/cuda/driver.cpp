@@ -64,6 +64,7 @@ void load_execution(const Loader& loader, DriverCalls& call) {
     loader.load(call.device_attribute, "cuDeviceGetAttribute");
     loader.load(call.device_bus_id, "cuDeviceGetPCIBusId");
     loader.load(call.primary_context_retain, "cuDevicePrimaryCtxRetain");
+    loader.load(call.context_current, "cuCtxGetCurrent");
     loader.load(call.context_device, "cuCtxGetDevice");
     loader.load(call.context_push, "cuCtxPushCurrent_v2");
     loader.load(call.context_pop, "cuCtxPopCurrent_v2");
@@ -110,7 +111,6 @@ void load_streams(const Loader& loader, DriverCalls& call) {
 }
 
 void load_peers(const Loader& loader, DriverCalls& call) {
-    loader.load_if_there(call.context_current, "cuCtxGetCurrent");
     loader.load_if_there(call.stream_is_capturing, "cuStreamIsCapturing");
     loader.load_if_there(call.stream_query, "cuStreamQuery");
     loader.load_if_there(call.device_of_bus_id, "cuDeviceGetByPCIBusId");

@@ -86,6 +86,7 @@ struct DriverCalls {
     int (*device_attribute)(int*, int, int) = nullptr;
     int (*device_bus_id)(char*, int, int) = nullptr;
     int (*primary_context_retain)(ContextHandle*, int) = nullptr;
+    int (*context_current)(ContextHandle*) = nullptr;
     int (*context_device)(int*) = nullptr;
     int (*context_push)(ContextHandle) = nullptr;
     int (*context_pop)(ContextHandle*) = nullptr;
@@ -125,7 +126,6 @@ struct DriverCalls {
     int (*graph_destroy)(GraphHandle) = nullptr;
     int (*graph_execution_destroy)(GraphExecutionHandle) = nullptr;
     // Only ranks use these (src/ranks). Null where the driver has no such function.
-    int (*context_current)(ContextHandle*) = nullptr;
     int (*stream_is_capturing)(StreamHandle, int*) = nullptr;
     int (*stream_query)(StreamHandle) = nullptr;
     int (*device_of_bus_id)(int*, const char*) = nullptr;

@@ -9,8 +9,12 @@ namespace tilewright::cuda {
 class ContextScope {
 public:
     ContextScope(const Driver& driver, int device, ContextHandle primary) : driver_(driver) {
-        int current = -1;
-        if (driver.call.context_device(&current) == 0 && current == device) return;
+        // Asked first, because it has an answer without a context. cuCtxGetDevice then has an error, which
+        // compute-sanitizer prints.
+        ContextHandle current = nullptr;
+        if (driver.call.context_current(&current) == 0 && current == primary) return;
+        int of_current = -1;
+        if (current != nullptr && driver.call.context_device(&of_current) == 0 && of_current == device) return;
         driver.require(driver.call.context_push(primary), "cuCtxPushCurrent", device);
         pushed_ = true;
     }

@@ -283,7 +283,7 @@ private:
     Announcement announcement() const {
         const cuda::DriverCalls& call = driver_.call;
         Announcement own{.place = parts_.place, .address = memory_};
-        if (call.context_current != nullptr && call.context_current(&own.context) != 0) own.context = nullptr;
+        if (call.context_current(&own.context) != 0) own.context = nullptr;
         own.has_handle = call.export_memory != nullptr && call.import_memory != nullptr &&
                          call.close_import != nullptr && call.export_memory(&own.handle, memory_) == 0;
         if (call.device_bus_id(own.bus_id, sizeof(own.bus_id), handle_) != 0) own.bus_id[0] = '\0';

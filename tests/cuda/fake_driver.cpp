@@ -107,8 +107,16 @@ int cuDevicePrimaryCtxRetain(void** context, int device) {
     *context = reinterpret_cast<void*>(std::intptr_t{0x100} + device);
     return 0;
 }
+int cuCtxGetCurrent(void** context) {
+    const int device = contexts[static_cast<std::size_t>(depth - 1)];
+    *context = device < 0 ? nullptr : reinterpret_cast<void*>(std::intptr_t{0x100} + device);
+    return 0;
+}
 int cuCtxGetDevice(int* device) {
-    if (contexts[static_cast<std::size_t>(depth - 1)] < 0) return invalid_context;
+    if (contexts[static_cast<std::size_t>(depth - 1)] < 0) {
+        ++fake.misplaced_questions;
+        return invalid_context;
+    }
     *device = contexts[static_cast<std::size_t>(depth - 1)];
     return 0;
 }
@@ -257,11 +265,6 @@ int cuDeviceGetByPCIBusId(int* device, const char* text) {
 }
 int cuDeviceCanAccessPeer(int* reaches, int, int) {
     *reaches = fake.reaches_peers ? 1 : 0;
-    return 0;
-}
-int cuCtxGetCurrent(void** context) {
-    const int device = contexts[static_cast<std::size_t>(depth - 1)];
-    *context = device < 0 ? nullptr : reinterpret_cast<void*>(std::intptr_t{0x100} + device);
     return 0;
 }
 int cuCtxEnablePeerAccess(void* context, unsigned flags) {

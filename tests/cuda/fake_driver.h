@@ -41,6 +41,7 @@ struct FakeDriver {
     std::atomic<int> launches{0};
     std::atomic<int> libraries{0};
     std::atomic<int> pushes{0};
+    std::atomic<int> misplaced_questions{0};  // of the current context's device, where there is no context
     std::atomic<int> pops{0};
     std::atomic<int> host_allocations{0};
     std::atomic<int> strict_loads{0};       // kernels loaded or memory allocated while captures are not relaxed

@@ -270,6 +270,7 @@ TEST(Runtime, TheCallersContextStaysCurrent) {
     machine.run(gpu_problem({.device = 1}), nullptr);
     EXPECT_EQ(machine.fake().last.device, 1);
     EXPECT_EQ(machine.fake().pushes, machine.fake().pops);
+    EXPECT_EQ(machine.fake().misplaced_questions, 0) << "compute-sanitizer would print an error";
     machine.make_current(1);
     const int pushes = machine.fake().pushes;
     EXPECT_TRUE(machine.runtime().repeat(gpu_problem({.device = 1}), nullptr));

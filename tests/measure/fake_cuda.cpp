@@ -78,6 +78,10 @@ int cuDeviceGetAttribute(int* value, int, int) {
     return 0;
 }
 int cuDevicePrimaryCtxRetain(void**, int) { return 0; }
+int cuCtxGetCurrent(void** context) {
+    *context = nullptr;
+    return 0;
+}
 int cuCtxGetDevice(int*) { return 0; }
 int cuCtxPushCurrent_v2(void*) { return 0; }
 int cuCtxPopCurrent_v2(void**) { return 0; }
