@@ -14,7 +14,8 @@ namespace tilewright {
 void require_threads(int wanted);
 
 /// Threads for a parallel region: `wanted` (0: OpenMP's own choice), but no more than there are work items, and at
-/// least 1. Throws as `require_threads`. A region of one thread must not be opened as a parallel one (`if (threads > 1)`). `open_region` opens it.
+/// least 1. Throws as `require_threads`. A region of one thread must not be opened as a parallel one (`if (threads >
+/// 1)`). `open_region` opens it.
 int region_threads(int wanted, std::int64_t items);
 
 /// One call that its caller may end early. The thread that made this object calls the callback, first after `interval`
