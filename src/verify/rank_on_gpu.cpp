@@ -12,7 +12,7 @@ namespace tilewright::verify {
 namespace {
 
 /// The stream of a rank, the same in all calls of this process. The work of a new stream sometimes begins only when a
-/// kernel of another rank has ended. That kernel may wait for this rank. With a stream per call, 10 of some 700 calls
+/// kernel of another rank has ended. That kernel may wait for this rank. With a stream per call, 10 of some 900 calls
 /// ended by the limit of their barrier (H200, 3 ranks).
 cuda::StreamHandle stream_of(int rank) {
     constexpr unsigned non_blocking = 1;
