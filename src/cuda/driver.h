@@ -22,6 +22,7 @@ using DeviceAddress = std::uint64_t;
 
 // Attributes that src/measure queries too.
 inline constexpr int attribute_multiprocessor_count = 16;     // CUdevice_attribute
+inline constexpr unsigned non_blocking_stream = 1;            // CU_STREAM_NON_BLOCKING
 inline constexpr unsigned portable_and_mapped = 1 | 2;        // CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_DEVICEMAP
 inline constexpr int attribute_max_dynamic_shared_bytes = 8;  // CUfunction_attribute
 

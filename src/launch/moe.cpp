@@ -19,9 +19,10 @@ using formats::matrix_view;
 using formats::MatrixView;
 
 constexpr std::int64_t most_row_parts = std::int64_t{1} << 30;
-// Blocks of a kernel whose rows may be missing: each goes through many rows. 32 per SM of an H100.
-constexpr int most_looping_blocks = 132 * 32;
-constexpr int most_summing_blocks = 132 * 4;  // that run at once: each loads its next choices while it adds rows
+constexpr int sms = 132;  // of an H100 or H200
+// Blocks of a kernel whose rows may be missing: each goes through many rows.
+constexpr int most_looping_blocks = sms * 32;
+constexpr int most_summing_blocks = sms * combine_blocks;  // each loads its next choices while it adds rows
 
 /// A matrix of rows. The strides of dimensions of one index have no effect.
 MatrixView rows_view(const Tensor& tensor) {
@@ -186,7 +187,7 @@ bool finds_rows_by_lane(const ExistingArguments& existing) {
 int rows_that_fill_warps(int lanes, int most) {
     int best = 1;
     for (int rows = 2; rows * lanes <= most; ++rows) {
-        // idle lanes per row: of `rows` rows, and of the best number
+        // Fewer threads per row than the best number of rows takes.
         if (best * whole_warps(rows * lanes) < rows * whole_warps(best * lanes)) best = rows;
     }
     return best;
@@ -594,9 +595,8 @@ std::vector<OtherLaunch> lower(const moe::WeightGradientStep& step) {
 }
 
 std::vector<OtherLaunch> lower(const moe::AnnounceStep& step) {
-    constexpr std::int64_t most_blocks = 132;
     const std::int64_t blocks = ceil_div<std::int64_t>(step.ids.shape[0] * step.ids.shape[1], announce_threads);
-    const int used = static_cast<int>(std::clamp<std::int64_t>(blocks, 1, most_blocks));
+    const int used = static_cast<int>(std::clamp<std::int64_t>(blocks, 1, sms));
     return {launch_of(Announce{}, announce_arguments(step), used, announce_threads)};
 }
 

@@ -11,7 +11,6 @@
 namespace tilewright::measure {
 namespace {
 
-constexpr unsigned non_blocking_stream = 1;  // CU_STREAM_NON_BLOCKING
 constexpr unsigned threads_per_block = 512;
 constexpr unsigned blocks_per_sm = 4;
 // The ring of stream_chunks, as kernels.cpp has it.
@@ -59,7 +58,7 @@ Device::Device(int index) : index_(index) {
     require(call().primary_context_retain(&context, device), "cuDevicePrimaryCtxRetain", index);
     require(call().context_push(context), "cuCtxPushCurrent", index);
     name_device();
-    require(call().stream_create(&stream_, non_blocking_stream), "cuStreamCreate", index);
+    require(call().stream_create(&stream_, cuda::non_blocking_stream), "cuStreamCreate", index);
     require(call().library_load(&library_, kernels_ptx().c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0),
             "cuLibraryLoadData", index);
     fill_ = function("fill_words");

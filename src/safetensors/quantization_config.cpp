@@ -1,5 +1,4 @@
 #include "safetensors/quantization_config.h"
-#include "output/json.h"
 
 #include <fmt/format.h>
 
@@ -11,6 +10,8 @@
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "output/json.h"
 
 namespace tilewright::safetensors {
 namespace {

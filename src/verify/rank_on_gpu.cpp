@@ -8,20 +8,19 @@
 #include "measure/span.h"
 
 namespace tilewright::verify {
-
 namespace {
 
 /// The stream of a rank, the same in all calls of this process. The work of a new stream sometimes begins only when a
 /// kernel of another rank has ended. That kernel may wait for this rank. With a stream per call, 10 of some 900 calls
 /// ended by the limit of their barrier (H200, 3 ranks).
 cuda::StreamHandle stream_of(int rank) {
-    constexpr unsigned non_blocking = 1;
     static std::mutex mutex;
     static std::vector<cuda::StreamHandle> streams;
     const std::scoped_lock lock(mutex);
     while (std::ssize(streams) <= rank) {
         cuda::StreamHandle made = nullptr;
-        cuda::driver().require(cuda::driver().call.stream_create(&made, non_blocking), "cuStreamCreate", 0);
+        cuda::driver().require(cuda::driver().call.stream_create(&made, cuda::non_blocking_stream), "cuStreamCreate",
+                               0);
         streams.push_back(made);
     }
     return streams[static_cast<std::size_t>(rank)];

@@ -98,8 +98,8 @@ TEST(ExpertGroupErrors, RanksThatDifferSaySo) {
     EXPECT_TRUE(has(wrong[1], "hidden: got 0;")) << wrong[1];
 }
 
-/// Rank 1's second call is wrong.
-void expect_wrong_call(Exchange exchange, RankSums sums) {
+/// Rank 1's second call is wrong: the shape of its result, or its number of threads.
+void expect_wrong_call(Exchange exchange, RankSums sums, int threads = 1) {
     MoeCase whole(small());
     ExpertGroupOptions options = options_of(whole);
     options.max_tokens = 4;
@@ -113,9 +113,10 @@ void expect_wrong_call(Exchange exchange, RankSums sums) {
         ExpertGroup group(std::move(own), options);
         for (int call = 1; call <= 4; ++call) {
             Moe layer = layers.part(rank);
-            if (call == 2 && rank == 1) layer.out.shape[1] -= 1;
+            const bool is_wrong = call == 2 && rank == 1;
+            if (is_wrong && threads > 0) layer.out.shape[1] -= 1;
             try {
-                group.run(layer, {.threads = 1});
+                group.run(layer, {.threads = is_wrong ? threads : 1});
                 said[static_cast<std::size_t>(rank)].emplace_back();
             } catch (const Error& error) {
                 said[static_cast<std::size_t>(rank)].emplace_back(error.what());
@@ -140,6 +141,7 @@ void expect_wrong_call(Exchange exchange, RankSums sums) {
 TEST(ExpertGroupErrors, AWrongCallHasNoTokensAndNobodyWaits) {
     for (const Exchange exchange : {Exchange::collectives, Exchange::addresses}) {
         for (const RankSums sums : {RankSums::rows, RankSums::sums}) expect_wrong_call(exchange, sums);
+        expect_wrong_call(exchange, RankSums::rows, -1);
     }
 }
 

@@ -201,7 +201,7 @@ TILEWRIGHT_DEVICE void combine_row(const CombineArguments& a, const RowPart& par
 }
 
 template <CombineSpec spec>
-__global__ void __launch_bounds__(combine_threads, 4) combine(const __grid_constant__ CombineArguments a) {
+__global__ void __launch_bounds__(combine_threads, combine_blocks) combine(const __grid_constant__ CombineArguments a) {
     constexpr bool of_ranks = spec.meets || spec.from_ranks || spec.to_ranks;
     const int parts = a.grid.rows * a.grid.parts;
     const auto part_at = [&](int at) {

@@ -100,6 +100,7 @@ inline constexpr int copy_threads = 256;
 inline constexpr int copy_bytes = 16;  // of a lane
 inline constexpr int combine_threads = 256;
 inline constexpr int combine_features = 8;  // of a lane
+inline constexpr int combine_blocks = 4;    // of an SM at once
 /// Rows whose loads are in flight at once, because registers limit them. Rows of f32 are sums of ranks, which are few.
 constexpr int combine_rows(const CombineSpec& spec) { return spec.rows == Number::f32 ? 2 : 8; }
 
