@@ -29,7 +29,7 @@
 #include "bench/record.h"
 #include "cuda/runtime.h"
 #include "hopper/arguments.h"
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 #include "launch/launch.h"
 #include "launch/tile_code.h"
 #include "plan/planned_tile.h"

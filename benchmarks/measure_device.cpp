@@ -28,7 +28,7 @@
 #include "bench/record.h"
 #include "cuda/device.h"
 #include "cuda/runtime.h"
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 #include "measure/probes.h"
 #include "output/file.h"
 #include "output/table.h"

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <span>
 
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 #include "output/table.h"
 #include "plan/cost.h"
 #include "plan/loop.h"

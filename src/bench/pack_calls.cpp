@@ -6,7 +6,7 @@
 #include <array>
 #include <map>
 
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 #include "hopper/description/rules.h"
 #include "launch/tile_code.h"
 #include "measure/statistics.h"

@@ -10,7 +10,7 @@
 
 #include "cuda/scopes.h"
 #include "cuda/tensor_map.h"
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 #include "launch/moe.h"
 #include "launch/tile_code.h"
 #include "problem/mixed_rows.h"

@@ -1,7 +1,7 @@
 #include "emulator/machine.h"
 
 #include "emulator/race.h"
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 
 #include <fmt/format.h>
 

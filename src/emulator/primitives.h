@@ -2,7 +2,7 @@
 // kernel's header is included first, then this file.
 #pragma once
 
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 #include "hopper/ptx/ptx.h"
 
 namespace tilewright::emulator {

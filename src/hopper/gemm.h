@@ -45,7 +45,7 @@
 // clang-format on
 #pragma once
 
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 #include "hopper/description/rules.h"
 #include "hopper/kernel/barriers.h"
 #include "hopper/kernel/consumer_loops.h"
@@ -188,9 +188,9 @@ TILEWRIGHT_DEVICE int store(Shared<design>& shared, const ArgumentsOf<design>& a
     if constexpr (design.output != Output::any) return store_tiles<design, 2>(shared, arguments, tiles);
     if (!arguments.stored_by_tma) return wait_budget;
     if (element_bytes(arguments.format) == 2) {
-        if constexpr (store_of(design, 2).possible) return store_tiles<design, 2>(shared, arguments, tiles);
+        if constexpr (design.stores_by_tma(2)) return store_tiles<design, 2>(shared, arguments, tiles);
     } else {
-        if constexpr (store_of(design, 4).possible) return store_tiles<design, 4>(shared, arguments, tiles);
+        if constexpr (design.stores_by_tma(4)) return store_tiles<design, 4>(shared, arguments, tiles);
     }
     return wait_budget;
 }

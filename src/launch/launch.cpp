@@ -6,7 +6,6 @@
 
 #include "base/math.h"
 #include "formats/packed_layout.h"
-#include "hopper/description/derive.h"
 #include "hopper/description/rules.h"
 #include "hopper/schedule/dense.h"
 #include "launch/groups.h"

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "hopper/description/derive.h"
-
 namespace tilewright::launch {
 namespace {
 
@@ -93,13 +91,13 @@ hopper::TensorMapDescription k_major_scale_map(const OperandGeometry& operand, c
 hopper::TensorMapDescription output_map(const Geometry& g, const OutputGeometry& matrix, const hopper::Design& tile) {
     const int bytes = bits(g.output) / 8;
     const std::int64_t batch = planner::matrices(g);
-    const hopper::StoreBox store = store_of(tile, bytes);
+    const int columns = tile.store_columns(bytes);
     return {.base = matrix.data,
             .element_bytes = bytes,
             .sizes = {size(g.n), size(g.m), size(batch)},
             .strides = {map_stride(matrix.row_stride, g.m, bytes), map_stride(matrix.group_stride, batch, bytes)},
-            .box = {static_cast<hopper::u32>(store.columns), static_cast<hopper::u32>(store_rows(tile)), 1},
-            .swizzled = store.swizzled};
+            .box = {static_cast<hopper::u32>(columns), static_cast<hopper::u32>(tile.store_rows()), 1},
+            .swizzled = columns * bytes == hopper::store_row_bytes};
 }
 
 }  // namespace tilewright::launch

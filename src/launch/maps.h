@@ -2,7 +2,7 @@
 #pragma once
 
 #include "hopper/arguments.h"
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 #include "hopper/description/kernel.h"
 #include "plan/tma.h"
 #include "problem/geometry.h"

@@ -2,7 +2,7 @@
 
 #include <stdexcept>
 
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 #include "plan/planned_tile.h"
 #include "plan/tma.h"
 #include "plan/variant.h"

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <tuple>
 
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 #include "hopper/description/rules.h"
 #include "plan/call_plan.h"
 #include "plan/candidates.h"

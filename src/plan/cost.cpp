@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 #include "plan/loop.h"
 #include "plan/shipped_kernels.h"
 #include "problem/canonical_order.h"
@@ -144,7 +144,7 @@ double store_clocks(const CostInputs& inputs) {
     const double output = bits(work.output) / 8.0;
     const bool of_f32_with_c = output == 4 && work.adds_c;
     const bool by_tma = of_f32_with_c ? has_f32_kernel(tile) || tile.groups == hopper::Groups::rows
-                                      : output == 4 || store_of(tile, static_cast<int>(output)).possible;
+                                      : output == 4 || tile.stores_by_tma(static_cast<int>(output));
     const bool reads_c = work.adds_c && !(of_f32_with_c && has_f32_kernel(tile));
     const double read_and_written = reads_c ? 2 * output : output;
     // Where k is split, each block of the cluster stores a part of the tile.
@@ -152,7 +152,7 @@ double store_clocks(const CostInputs& inputs) {
         tile.shape.m * tile.shape.n * read_and_written / model.store_bytes_per_clock / tile.cluster.k_slices();
     const int element = static_cast<int>(output);
     if (!by_tma) return clocks * model.thread_store;
-    const double shortfall = static_cast<double>(hopper::store_row_bytes) / store_of(tile, element).pitch - 1;
+    const double shortfall = static_cast<double>(hopper::store_row_bytes) / (tile.store_columns(element) * element) - 1;
     return clocks * (1 + model.narrow_store * shortfall);
 }
 

@@ -12,7 +12,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 #include "plan/tables.h"
 
 namespace tilewright::planner {

@@ -1,6 +1,6 @@
 #include "plan/explain_words.h"
 
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 #include "problem/canonical_order.h"
 
 namespace tilewright::planner {

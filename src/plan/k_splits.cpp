@@ -1,6 +1,6 @@
 #include "plan/k_splits.h"
 
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 #include "hopper/schedule/dense.h"
 #include "plan/choose.h"
 #include "problem/hopper_rules.h"

@@ -6,7 +6,7 @@
 #include <array>
 #include <utility>
 
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 #include "hopper/description/rules.h"
 #include "plan/tile_distribution.h"
 #include "plan/variant.h"

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "hopper/description/derive.h"
-
 // The clocks per k-block of each main loop.
 //
 // - Promoted loops: measured with this library's kernels on one H200, 2026-11-22. The difference in time x SM clock

@@ -4,7 +4,7 @@
 
 #include <charconv>
 
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 #include "plan/tsv.h"
 
 namespace tilewright::planner {

@@ -5,7 +5,7 @@
 #include <iterator>
 #include <string_view>
 
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 #include "hopper/description/rules.h"
 #include "plan/kernel_class.h"
 #include "plan/planned_tile.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "hopper/description/derive.h"
 #include "hopper/schedule/dense.h"
 #include "plan/loop.h"
 

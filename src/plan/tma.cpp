@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <limits>
 
-#include "hopper/description/derive.h"
 #include "hopper/description/rules.h"
 #include "problem/axes.h"
 
@@ -94,7 +93,7 @@ bool stores_by_tma(const Geometry& g, const hopper::Design& tile) {
     const int bytes = bits(g.output) / 8;
     const bool loads_c = tile.output == hopper::Output::f32_by_tma && !g.bias && copies_rows(g, g.c);
     const bool adds_bias = tile.output == hopper::Output::any && g.bias && tile.cluster.k_slices() == 1;
-    if (!store_of(tile, bytes).possible || (g.c.given && !loads_c && !adds_bias)) return false;
+    if (!tile.stores_by_tma(bytes) || (g.c.given && !loads_c && !adds_bias)) return false;
     // TMA stores 16 bytes at a time: a row that is not a multiple of 16 bytes overwrites what follows it. Seen on an
     // H200 in poisoned borders. Loads do stop at the element.
     return g.n * bytes % 16 == 0 && copies_rows(g, g.d);

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 #include "measure/probes.h"
 #include "output/temporary_folder.h"
 #include "plan/cost.h"

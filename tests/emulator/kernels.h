@@ -4,7 +4,7 @@
 
 #include "emulator/matrix.h"
 #include "hopper/arguments.h"
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 
 #include <string_view>
 #include <vector>

@@ -5,7 +5,7 @@
 #include "emulator/prepared_case.h"
 #include "emulator/row_call.h"
 #include "emulator/row_kernel.h"
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 #include "launch/tile_code.h"
 #include "plan/legality.h"
 #include "plan/shipped_kernels.h"

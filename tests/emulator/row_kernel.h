@@ -2,7 +2,7 @@
 #pragma once
 
 #include "emulator/matrix.h"
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 
 #include <vector>
 

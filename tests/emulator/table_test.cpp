@@ -9,7 +9,7 @@
 #include "emulator/emulator.h"
 #include "emulator/kernel_table.h"
 #include "emulator/primitives.h"
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 #include "kernel_of_recipe.h"
 
 namespace tilewright::hopper {

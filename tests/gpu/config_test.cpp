@@ -10,7 +10,7 @@
 #include "gpu/gpu_tiles.h"
 #include "gpu/recipes.h"
 #include "gpu/tile_recipe.h"
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 #include "launch/tile_code.h"
 #include "plan/k_splits.h"
 #include "tile_layout.h"

@@ -14,7 +14,7 @@
 #include "gpu/gpu_tiles.h"
 #include "gpu/recipes.h"
 #include "gpu/tile_recipe.h"
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 #include "launch/launch.h"
 #include "launch/tile_code.h"
 #include "measure/device.h"

@@ -4,7 +4,7 @@
 #include <tilewright/problem.h>
 
 #include "check/far_scales.h"
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 
 namespace tilewright::test {
 

@@ -2,7 +2,7 @@
 // tile of every group once and no other, with the groups as src/problem defines them.
 #include "hopper/schedule/grouped.h"
 
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 
 #include <gtest/gtest.h>
 

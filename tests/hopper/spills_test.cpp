@@ -11,7 +11,7 @@
 #include "cuda/compiler.h"
 #include "cuda/disk_cache.h"
 #include "cuda/ptxas_log.h"
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 #include "hopper/description/rules.h"
 #include "kernel_of_recipe.h"
 #include "launch/other_kernels.h"

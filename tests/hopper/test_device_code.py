@@ -27,7 +27,7 @@ extern "C" __global__ void convert(const float* in, unsigned* codes, float* out,
 """
 
 DESIGN = """
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 using namespace tilewright::hopper;
 template <Kernel kernel> __global__ void run(int* out) {
     constexpr Design design = design_of(kernel);

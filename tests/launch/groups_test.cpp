@@ -5,7 +5,7 @@
 
 #include <limits>
 
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 #include "launch/problems.h"
 
 namespace tilewright::launch {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 #include "launch/problems.h"
 
 namespace tilewright::launch {
@@ -250,7 +250,7 @@ TEST(Maps, AlignedOutputsAreStoredByTma) {
     EXPECT_EQ(launched.d->sizes[1], 300U);
     EXPECT_EQ(launched.d->strides[0], 400U);
     EXPECT_EQ(launched.d->box[0], 64U);
-    EXPECT_EQ(launched.d->box[1], static_cast<hopper::u32>(store_rows(design_of(block_scaled_tile()))));
+    EXPECT_EQ(launched.d->box[1], static_cast<hopper::u32>(design_of(block_scaled_tile()).store_rows()));
     EXPECT_TRUE(launched.d->swizzled);
     g.output = Format::f32;
     launched = lowered(g, block_scaled_tile(), 132);

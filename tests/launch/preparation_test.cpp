@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "hopper/arguments.h"
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 #include "launch/problems.h"
 #include "plan/runnable.h"
 #include "problem/canonical_order.h"

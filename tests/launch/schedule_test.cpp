@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 
 namespace tilewright::hopper {
 namespace {

@@ -123,6 +123,11 @@ def function(head):
     return head[open_at - 1], " ".join(head[: open_at - 1]), " ".join(head[open_at + 1 : end - 1])
 
 
+def is_constructor(head, owner):
+    open_at = next((i for i, token in enumerate(head) if token == "("), 0)
+    return owner != "" and head[open_at - 1 : open_at] == [owner]
+
+
 def names_of(file, tokens, owner=""):
     """The names that a scope declares, and those of its classes and enumerations."""
     found, head, i = [], [], 0
@@ -146,7 +151,9 @@ def names_of(file, tokens, owner=""):
             elif words[:1] and words[0] in ("struct", "class", "union"):
                 found += names_of(file, inside, words[1] if len(words) > 1 else owner)
                 head = []
-            elif function(words):
+            elif is_constructor(words, owner) and tokens[i - 1] in (")", "}"):  # its body, and not a base's initialiser
+                head = []
+            elif function(words) and not is_constructor(words, owner):
                 found.append(Name(file, "function", owner, *function(words)))
                 head = []
             else:  # an initialiser
@@ -155,7 +162,9 @@ def names_of(file, tokens, owner=""):
         elif token == ";":
             words = without_template(head)
             if owner and words and words[0] not in NOT_FIELDS and "static" not in words:
-                if function(words):
+                if is_constructor(words, owner):
+                    pass
+                elif function(words):
                     found.append(Name(file, "function", owner, *function(words)))
                 elif "operator" not in words and words[0] not in ("struct", "class", "enum"):
                     found += [Name(file, "field", owner, name, kind) for name, kind in declarators(words)]

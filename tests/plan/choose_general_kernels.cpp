@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "check/general_calls.h"
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 #include "plan/choose.h"
 #include "plan/cost.h"
 #include "plan/general_losses.h"

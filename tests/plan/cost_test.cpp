@@ -9,7 +9,7 @@
 #include <limits>
 #include <set>
 
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 #include "plan/candidates.h"
 #include "plan/choose.h"
 #include "plan/k_splits.h"

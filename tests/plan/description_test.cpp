@@ -1,6 +1,6 @@
 // The description of a kernel: what the planner and device code both derive from it, and the order of additions that it
 // has from the recipe.
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <regex>
 
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 #include "plan/devices.h"
 #include "plan/problems.h"
 #include "plan/tables.h"

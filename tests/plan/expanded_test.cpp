@@ -6,7 +6,7 @@
 #include <string>
 
 #include "formats/packed_layout.h"
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 #include "plan/choose.h"
 #include "plan/cost.h"
 #include "plan/k_splits.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "check/general_calls.h"
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 #include "plan/choose.h"
 #include "plan/general_losses.h"
 #include "plan/k_splits.h"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 #include "plan/choose.h"
 #include "plan/cost.h"
 #include "plan/problems.h"

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "formats/packed_layout.h"
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 #include "plan/problems.h"
 #include "plan/runnable.h"
 #include "plan/variant.h"

@@ -6,7 +6,7 @@
 #include <set>
 #include <string_view>
 
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 #include "plan/choose.h"
 #include "plan/problems.h"
 #include "plan/variant.h"

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 #include "kernel_of_recipe.h"
 
 namespace tilewright::planner {

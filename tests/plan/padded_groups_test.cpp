@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <tilewright/plan.h>
 
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 #include "plan/hints.h"
 #include "plan/problems.h"
 #include "plan/tile_distribution.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 #include "hopper/description/rules.h"
 #include "plan/choose.h"
 #include "plan/k_splits.h"

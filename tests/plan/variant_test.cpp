@@ -7,7 +7,7 @@
 
 #include <string_view>
 
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 #include "kernel_of_recipe.h"
 #include "launch/problems.h"
 #include "plan/planned_tile.h"

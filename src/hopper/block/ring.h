@@ -8,12 +8,12 @@
 
 #include "hopper/arguments.h"
 #include "hopper/block/stamps.h"
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 #include "hopper/ptx/ptx.h"
 
 namespace tilewright::hopper {
 
-// ---- Shared memory. derive_shared_memory (description/derive.h) computes its size.
+// ---- Shared memory. MemoryDesign (description/design.h) has its size.
 
 /// k-grouped: TMA has loaded a k-block in which a group ends, and the bytes after the group's end are still to be
 /// cleared. Other kernels have no such barriers.
@@ -56,9 +56,9 @@ struct Shared {
     Barrier block_scales_empty[scale_chunk_slots];
 
     // Grouped kernels: work tiles from the scheduler warp.
-    Barrier work_full[work_slots(design)];
-    Barrier work_empty[work_slots(design)];
-    int work[work_slots(design)][work_tile_words];
+    Barrier work_full[design.work_slots];
+    Barrier work_empty[design.work_slots];
+    int work[design.work_slots][work_tile_words];
 
     // Split-K.
     Barrier slices_full;

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "hopper/block/ring.h"
+#include "hopper/schedule/f32_parts.h"
 #include "hopper/schedule/scheduler.h"
 
 namespace tilewright::hopper {
@@ -201,7 +202,7 @@ TILEWRIGHT_DEVICE int finish_k_blocks(Shared<design>& shared, const ArgumentsOf<
         }
         ring.stage = (ring.stage + k_blocks) % design.stages;
         finish.after_tile(ring.previous(), work, budget);
-        ring.stage = (ring.stage + design.output_stages) % design.stages;
+        ring.stage = (ring.stage + F32Parts(design).stages) % design.stages;
     }
     return budget;
 }

@@ -112,7 +112,7 @@ public:
             done_ = 0;
             if constexpr (design.output == Output::f32_by_tma) {
 #pragma unroll 1
-                for (int index = 0; index < design.output_stages; ++index) fill_with_c(work, index);
+                for (int index = 0; index < F32Parts(design).stages; ++index) fill_with_c(work, index);
             }
         }
         wait_for_last();

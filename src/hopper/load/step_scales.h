@@ -5,7 +5,7 @@
 #pragma once
 
 #include "hopper/block/scale_view.h"
-#include "hopper/description/derive.h"
+#include "hopper/description/design.h"
 
 namespace tilewright::hopper {
 

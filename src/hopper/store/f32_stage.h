@@ -37,20 +37,21 @@ TILEWRIGHT_DEVICE void stage_f32_rows(const Accumulators<design>& accumulators, 
 template <Design design, int index>
 TILEWRIGHT_DEVICE void stage_f32_from(Consumer<design>& c, const Accumulators<design>& accumulators, float alpha,
                                       bool adds) {
-    constexpr int parts_along_n = design.shape.n / f32_part_columns, first = index * design.f32_parts_per_stage;
+    constexpr F32Parts parts(design);
+    constexpr int first = index * parts.per_stage;
     const int stage = c.ring.stage;
     c.wait_full();
 #pragma unroll
-    for (int i = 0; i < f32_parts_of_stage(design, index); ++i) {
-        const int part = first + i, column = part % parts_along_n * f32_part_columns;
+    for (int i = 0; i < parts.in_stage(index); ++i) {
+        const int part = first + i, column = part % parts.along_n * f32_part_columns;
         u8* const rows = f32_part_at<design>(c.shared, stage, c.warpgroup, i) + c.warp * warp_rows * row_bytes;
-        stage_f32_rows<design>(accumulators, rows, part / parts_along_n, column, c.lane, alpha, adds);
+        stage_f32_rows<design>(accumulators, rows, part / parts.along_n, column, c.lane, alpha, adds);
     }
     fence_async_proxy();
     sync_warp();
     warp_arrives<design>(c.shared.staged[stage], c.lane);
     c.ring.advance();
-    if constexpr (index + 1 < design.output_stages) stage_f32_from<design, index + 1>(c, accumulators, alpha, adds);
+    if constexpr (index + 1 < parts.stages) stage_f32_from<design, index + 1>(c, accumulators, alpha, adds);
 }
 
 /// The warpgroup's share of a tile, scaled.
@@ -65,7 +66,7 @@ TILEWRIGHT_DEVICE void stage_f32(Consumer<design>& c, const Accumulators<design>
 template <Design design>
 TILEWRIGHT_DEVICE void skip_f32(Consumer<design>& c) {
 #pragma unroll 1
-    for (int index = 0; index < design.output_stages; ++index) {
+    for (int index = 0; index < F32Parts(design).stages; ++index) {
         c.wait_full();
         sync_warp();
         warp_arrives<design>(c.shared.staged[c.ring.stage], c.lane);

@@ -22,7 +22,7 @@ public:
             if constexpr (design.is_k_grouped()) k_blocks = k_slice_of<design>(work).count;
             stage = (stage + k_blocks) % design.stages;
 #pragma unroll 1
-            for (int index = 0; index < design.output_stages; ++index) {
+            for (int index = 0; index < F32Parts(design).stages; ++index) {
                 store(work, stage, index);
                 stage = stage + 1 == design.stages ? 0 : stage + 1;
             }

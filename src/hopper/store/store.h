@@ -12,13 +12,37 @@
 
 namespace tilewright::hopper {
 
+/// A warpgroup's share of the tile of D and its TMA stores, by the bytes of an element.
+struct Share {
+    int rows;
+    int columns_of_store;
+    int pitch;      // bytes of a row of a store
+    bool swizzled;  // as rows of 128 bytes are
+    int stores;     // along the share's columns
+    int halves;     // stores along its rows: a warpgroup of 128 rows has two
+    int at_once;    // stores along the columns that are staged together
+    int row_step;   // from one warpgroup's share to the next
+    int column_step;
+
+    constexpr Share(const Design& design, int bytes)
+        : rows(design.swap_ab ? design.shape.n : design.rows_per_warpgroup),
+          columns_of_store(design.store_columns(bytes)),
+          pitch(columns_of_store * bytes),
+          swizzled(pitch == store_row_bytes),
+          stores((design.swap_ab ? design.rows_per_warpgroup : design.shape.n) / columns_of_store),
+          halves(rows / design.store_rows()),
+          at_once(min(design.staging_bytes / (rows * pitch), stores)),
+          row_step(design.swap_ab ? 0 : rows),
+          column_step(design.swap_ab ? design.rows_per_warpgroup : 0) {}
+};
+
 // ---- Consumers stage D, as 16-bit or f32 elements
 
 /// Row `row` of the warpgroup's share, in store `index` of the stores that are staged together.
 template <Design design, int bytes>
 TILEWRIGHT_DEVICE u8* staged_row(const Consumer<design>& c, int index, int row) {
-    constexpr int pitch = store_of(design, bytes).pitch;
-    return c.shared.d[c.warpgroup] + (index * design.share_rows + row) * pitch;
+    constexpr Share share(design, bytes);
+    return c.shared.d[c.warpgroup] + (index * share.rows + row) * share.pitch;
 }
 
 /// Swap-AB tiles whose lanes have adjacent rows of the accumulators, which are columns of D. A lane has two elements of
@@ -68,13 +92,13 @@ template <Design design>
 TILEWRIGHT_DEVICE void stage_16_bit(const Consumer<design>& c, const Accumulators<design>& accumulators, int half,
                                     int begin, int count, int lane, bool as_bf16) {
     if constexpr (design.swap_ab) return stage_transposed<design>(c, accumulators, half, begin, count, lane, as_bf16);
-    constexpr StoreBox to_d = store_of(design, 2);
-    constexpr int columns = to_d.columns;
+    constexpr Share share(design, 2);
+    constexpr int columns = share.columns_of_store;
     const auto pack = [&](const float* pair) { return pack_16_bit(pair, as_bf16); };
     // A lane gives stmatrix the address of one of the warp's 16 rows. The first rows of all lanes precede the second.
     const int fragment_row_of_lane = design.feed == FeedKind::transposed ? lane % 8 * 2 + lane / 8 % 2 : lane % 16;
     const int row = half * wgmma_m + c.warp * warp_rows + fragment_row_of_lane;
-    const int swizzle = to_d.swizzled ? row % 8 : 0;
+    const int swizzle = share.swizzled ? row % 8 : 0;
 #pragma unroll
     for (int column = begin; column < begin + count; column += 16) {
         const float* low = fragment<design>(accumulators, half, column);
@@ -94,11 +118,10 @@ TILEWRIGHT_DEVICE void stage_16_bit(const Consumer<design>& c, const Accumulator
 template <Design design, int bytes>
 TILEWRIGHT_DEVICE void store_by_tma(Consumer<design>& c, const Accumulators<design>& accumulators) {
     constexpr int halves = design.rows_per_warpgroup / wgmma_m;
-    constexpr StoreBox to_d = store_of(design, bytes);
-    constexpr int columns = to_d.columns, at_once = to_d.at_once;
+    constexpr Share share(design, bytes);
     const int lane = lane_index();
 #pragma unroll
-    for (int begin = 0; begin < to_d.per_share; begin += at_once) {
+    for (int begin = 0; begin < share.stores; begin += share.at_once) {
         c.stamp(Event::epilogue);
         barrier_wait(c.shared.stored[c.warpgroup], c.staged.phase, {c.budget, BarrierName::stored, c.warpgroup});
 #pragma unroll
@@ -109,9 +132,9 @@ TILEWRIGHT_DEVICE void store_by_tma(Consumer<design>& c, const Accumulators<desi
             } else {
                 const int row = half * wgmma_m + c.warp * warp_rows;
 #pragma unroll
-                for (int i = 0; i < min(at_once, to_d.per_share - begin); ++i) {
-                    stage_32_bit<design>(accumulators, staged_row<design, 4>(c, i, row), half, (begin + i) * columns,
-                                         lane);
+                for (int i = 0; i < min(share.at_once, share.stores - begin); ++i) {
+                    stage_32_bit<design>(accumulators, staged_row<design, 4>(c, i, row), half,
+                                         (begin + i) * share.columns_of_store, lane);
                 }
             }
         }
@@ -161,9 +184,9 @@ TILEWRIGHT_DEVICE void store(Consumer<design>& c, Accumulators<design>& accumula
             add_bias<design>(c, accumulators, work);
         }
         if (element_bytes(c.arguments.format) == 2) {
-            if constexpr (store_of(design, 2).possible) store_by_tma<design, 2>(c, accumulators);
+            if constexpr (design.stores_by_tma(2)) store_by_tma<design, 2>(c, accumulators);
         } else {
-            if constexpr (store_of(design, 4).possible) store_by_tma<design, 4>(c, accumulators);
+            if constexpr (design.stores_by_tma(4)) store_by_tma<design, 4>(c, accumulators);
         }
     }
 }
@@ -176,21 +199,21 @@ TILEWRIGHT_DEVICE void store(Consumer<design>& c, Accumulators<design>& accumula
 template <Design design, int bytes>
 TILEWRIGHT_DEVICE void store_tail_rows(const Shared<design>& shared, const Arguments& arguments,
                                        const WorkTileOf<design>& work, int warpgroup, int begin, int stores) {
-    constexpr StoreBox to_d = store_of(design, bytes);
-    constexpr int chunk_bytes = int(sizeof(Quad)), chunks = to_d.pitch / chunk_bytes;
+    constexpr Share share(design, bytes);
+    constexpr int chunk_bytes = int(sizeof(Quad)), chunks = share.pitch / chunk_bytes;
     constexpr int lanes = store_row_bytes / chunk_bytes, rows_at_once = warp_threads / lanes, in_flight = 2;
-    static_assert(design.share_rows % (in_flight * rows_at_once) == 0);
+    static_assert(share.rows % (in_flight * rows_at_once) == 0);
     const OutputView& d = arguments.output;
     const int row_of_lane = lane_index() / lanes, chunk = lane_index() % lanes;
-    const int first = work.row + share_row(design, warpgroup);
-    const int rows = min(work.row_end - first, design.share_rows);
+    const int first = work.row + warpgroup * share.row_step;
+    const int rows = min(work.row_end - first, share.rows);
     const i64 step = rows_at_once * d.row_stride * bytes;
 #pragma unroll 1
     for (int store = 0; store < stores; ++store) {
-        const int column = work.column + share_column(design, warpgroup) + (begin + store) * to_d.columns +
+        const int column = work.column + warpgroup * share.column_step + (begin + store) * share.columns_of_store +
                            chunk * (chunk_bytes / bytes);
         if (chunk >= chunks || column >= arguments.n) continue;
-        const u8* const from = shared.d[warpgroup] + store * design.share_rows * to_d.pitch;
+        const u8* const from = shared.d[warpgroup] + store * share.rows * share.pitch;
         u8* to = static_cast<u8*>(d.data) +
                  (work.batch * d.batch_stride + (first + row_of_lane) * d.row_stride + column) * bytes;
 #pragma unroll 1
@@ -200,9 +223,9 @@ TILEWRIGHT_DEVICE void store_tail_rows(const Shared<design>& shared, const Argum
             for (int i = 0; i < in_flight; ++i) {
                 const int at = row + i * rows_at_once;  // the row in the warpgroup's share; it may be outside of the
                                                         // group
-                const int swizzled = to_d.swizzled ? chunk ^ at % 8 : chunk;
+                const int swizzled = share.swizzled ? chunk ^ at % 8 : chunk;
                 values[i] =
-                    load_shared(*reinterpret_cast<const Quad*>(from + at * to_d.pitch + swizzled * chunk_bytes));
+                    load_shared(*reinterpret_cast<const Quad*>(from + at * share.pitch + swizzled * chunk_bytes));
             }
 #pragma unroll
             for (int i = 0; i < in_flight; ++i, to += step) {
@@ -219,14 +242,14 @@ template <Design design, int bytes>
 TILEWRIGHT_DEVICE void store_share(const Shared<design>& shared, const Arguments& arguments,
                                    const WorkTileOf<design>& work, int warpgroup, int begin, int stores, bool issues,
                                    bool more, int pace) {
-    constexpr StoreBox to_d = store_of(design, bytes);
-    constexpr int halves = design.share_rows / store_rows(design), pitch = to_d.pitch;
-    const int row = work.row + share_row(design, warpgroup);
-    for (int i = 0; i < stores * halves; ++i) {
+    constexpr Share share(design, bytes);
+    constexpr int rows = design.store_rows();
+    const int row = work.row + warpgroup * share.row_step;
+    for (int i = 0; i < stores * share.halves; ++i) {
         if (issues) {
-            tma_store(arguments.d, shared.d[warpgroup] + i * store_rows(design) * pitch,
-                      work.column + share_column(design, warpgroup) + (begin + i / halves) * to_d.columns,
-                      row + i % halves * store_rows(design), work.batch);
+            tma_store(arguments.d, shared.d[warpgroup] + i * rows * share.pitch,
+                      work.column + warpgroup * share.column_step + (begin + i / share.halves) * share.columns_of_store,
+                      row + i % share.halves * rows, work.batch);
             tma_store_commit();
         }
         if (more) pause(pace);
@@ -236,9 +259,8 @@ TILEWRIGHT_DEVICE void store_share(const Shared<design>& shared, const Arguments
 /// Nanoseconds between two stores: half of the time that the tensor cores need for a tile, at 1.7 GHz.
 template <Design design, int bytes>
 constexpr int pace_over(int k_blocks) {
-    constexpr int stores_in_all =
-        store_of(design, bytes).per_share * (design.share_rows / store_rows(design)) * design.shape.warpgroups;
-    return k_blocks * design.tensor_clocks() * 3 / 10 / stores_in_all;
+    constexpr Share share(design, bytes);
+    return k_blocks * design.tensor_clocks() * 3 / 10 / (share.stores * share.halves * design.shape.warpgroups);
 }
 
 /// Fetches the bias of a tile into L2, because the consumers' loads of it begin after the last product.
@@ -258,7 +280,7 @@ TILEWRIGHT_DEVICE void prefetch_bias(const Arguments& arguments, const WorkTileO
 /// Returns the rest of the wait budget.
 template <Design design, int bytes>
 TILEWRIGHT_DEVICE int store_tiles(Shared<design>& shared, const Arguments& arguments, WorkTiles<design> tiles) {
-    constexpr int at_once = store_of(design, bytes).at_once, per_share = store_of(design, bytes).per_share;
+    constexpr Share share(design, bytes);
     int pace = pace_over<design, bytes>(k_slice_of<design>(arguments).count);
     const bool issues = lane_index() == 0;
     int budget = wait_budget;
@@ -277,15 +299,15 @@ TILEWRIGHT_DEVICE int store_tiles(Shared<design>& shared, const Arguments& argum
                 return rows_of_share(design, work.row_end, work.row, warpgroup);
             }
         };
-        for (int begin = 0; begin < per_share; begin += at_once) {
-            const int stores = min(at_once, per_share - begin);
+        for (int begin = 0; begin < share.stores; begin += share.at_once) {
+            const int stores = min(share.at_once, share.stores - begin);
             for (int warpgroup = 0; warpgroup < design.shape.warpgroups; ++warpgroup) {
                 if (rows_of(warpgroup) <= 0) continue;
                 barrier_wait(shared.staged[warpgroup], phases >> warpgroup & 1,
                              {budget, BarrierName::staged, warpgroup});
-                const int row = work.row + share_row(design, warpgroup);
+                const int row = work.row + warpgroup * share.row_step;
                 if constexpr (design.groups == Groups::rows) {
-                    if (row + design.share_rows > work.row_end) {
+                    if (row + share.rows > work.row_end) {
                         store_tail_rows<design, bytes>(shared, arguments, work, warpgroup, begin, stores);
                         continue;
                     }
