@@ -83,7 +83,8 @@ hopper::GroupValues group_values(const Geometry& g) {
     return {.a = grouped_operand(g.a), .b = grouped_operand(g.b), .columns = static_cast<int>(columns)};
 }
 
-hopper::AllArguments arguments(const Geometry& g, const planner::KernelPlan& kernel, const hopper::Design& tile) {
+hopper::AllArguments arguments(const Geometry& g, const planner::KernelPlan& kernel) {
+    const hopper::Design& tile = kernel.tile;
     hopper::AllArguments result{};
     result.scales_a = scale_view(g.a, g.m, g.k);
     result.scales_b = scale_view(g.b, g.n, g.k);
@@ -174,8 +175,8 @@ int blocks(const Geometry& g, const hopper::Design& tile, int sms) {
 }
 
 Launch lower(const Geometry& g, const planner::KernelPlan& kernel, int sms) {
-    const hopper::Design tile = design_of(kernel.tile);
-    Launch result{.arguments = arguments(g, kernel, tile)};
+    const hopper::Design& tile = kernel.tile;
+    Launch result{.arguments = arguments(g, kernel)};
     const planner::OperandSizes of_a = planner::sizes_of_a(g);
     const planner::OperandSizes of_b = planner::sizes_of_b(g);
     result.a = value_map(g.a, of_a, tile, tile.operand_a());

@@ -2,7 +2,6 @@
 
 #include <stdexcept>
 
-#include "hopper/description/design.h"
 #include "plan/planned_tile.h"
 #include "plan/tma.h"
 #include "plan/variant.h"
@@ -10,11 +9,10 @@
 namespace tilewright::planner {
 namespace {
 
-KernelPlan with_tma(const Geometry& product, const hopper::Kernel& kernel) {
-    const hopper::Design design = design_of(kernel);
+KernelPlan with_tma(const Geometry& product, const hopper::Design& kernel) {
     return {.tile = kernel,
-            .stores_by_tma = stores_by_tma(product, design),
-            .scales_by_tma = loads_scales_by_tma(product, design)};
+            .stores_by_tma = stores_by_tma(product, kernel),
+            .scales_by_tma = loads_scales_by_tma(product, kernel)};
 }
 
 }  // namespace
@@ -24,9 +22,10 @@ KernelPlan kernel_plan(const Geometry& product, const hopper::Kernel& chosen) {
 }
 
 KernelPlan given_kernel(const Geometry& product, const hopper::Kernel& kernel) {
-    if (!can_run(product, kernel))
+    const hopper::Design design = design_of(kernel);
+    if (!can_run(product, design))
         throw std::logic_error("another variant of " + name(planned_tile(kernel)) + " serves");
-    return with_tma(product, kernel);
+    return with_tma(product, design);
 }
 
 CallPlan call_plan(const GpuCall& call, const hopper::Kernel& chosen) {

@@ -2,14 +2,14 @@
 // that is left, and the kernel that multiplies it. `launch::lower` turns it into the parameters of a launch.
 #pragma once
 
-#include "hopper/description/kernel.h"
+#include "hopper/description/design.h"
 #include "problem/gpu_call.h"
 
 namespace tilewright::planner {
 
 /// A kernel for one product. The addresses, strides and alpha of the call decide what TMA can do.
 struct KernelPlan {
-    hopper::Kernel tile{};       // with its variant
+    hopper::Design tile{};       // with its variant
     bool stores_by_tma = false;  // TMA stores D, and loads C where there is one.
     bool scales_by_tma = false;  // TMA loads all 1x128 scales; false where there are none.
 };

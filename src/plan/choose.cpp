@@ -201,7 +201,7 @@ const PricedTile& best_of(const std::vector<PricedTile>& tiles, bool last_stores
 
 Plan plan_of(const hopper::Kernel& wanted, const Workload& work, const DeviceDescription& device) {
     const KernelPlan kernel = kernel_plan(work.geometry, wanted);
-    const hopper::Design tile = design_of(kernel.tile);
+    const hopper::Design& tile = kernel.tile;
     const TileDistribution over = tile_distribution(tile, work, device);
     Plan plan;
     // Its kernel for D of f32 may have other stages.

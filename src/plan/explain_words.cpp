@@ -42,14 +42,14 @@ std::string loop_words(const hopper::Design& tile) {
 
 /// 1x128 and 1x32 scales, which change along k.
 std::string row_scale_route(const KernelPlan& kernel) {
-    const hopper::Design tile = design_of(kernel.tile);
+    const hopper::Design& tile = kernel.tile;
     if (tile.loop == hopper::Loop::steps) return "loaded by a warp for every 32 k-elements";
     if (kernel.scales_by_tma) return tile.k_blocks_per_scale_copy == 4 ? "by TMA, for four k-blocks at once" : "by TMA";
     return tile.scale_route.copies ? "copied by a warp for every k-block" : "loaded by a warp for every k-block";
 }
 
 std::string scale_words(const KernelPlan& kernel) {
-    const hopper::Design tile = design_of(kernel.tile);
+    const hopper::Design& tile = kernel.tile;
     std::string text;
     const auto add = [&](const std::string& part) { text += (text.empty() ? "" : "; ") + part; };
     if (tile.has_row_scales()) add("of rows in the loop, " + row_scale_route(kernel));
@@ -134,7 +134,7 @@ std::vector<WorkspaceStep> workspace_steps(const GpuCall& call) {
 }
 
 KernelPath kernel_path(const KernelPlan& kernel) {
-    const hopper::Design design = design_of(kernel.tile);
+    const hopper::Design& design = kernel.tile;
     return {.feed = feed_words(design),
             .loop = loop_words(design),
             .scales = scale_words(kernel),

@@ -2,7 +2,6 @@
 
 #include <tilewright/plan.h>
 
-#include "hopper/description/design.h"
 #include "hopper/description/rules.h"
 #include "plan/shipped_kernels.h"
 #include "plan/tma.h"
@@ -48,30 +47,36 @@ std::vector<hopper::Kernel> wide_kernels(const hopper::Kernel& tile) {
     return contradiction(in_place) == nullptr ? std::vector{packed, in_place} : std::vector{packed};
 }
 
-bool can_run(const Geometry& g, const hopper::Kernel& kernel) {
-    const hopper::Design tile = design_of(kernel);
+bool can_run(const Geometry& g, const hopper::Kernel& kernel) { return can_run(g, design_of(kernel)); }
+
+bool can_run(const Geometry& g, const hopper::Design& tile) {
     if (g.b.packed.given && (tile.feed == hopper::FeedKind::windowed) != (g.b.packed.windows != 0)) return false;
     if (g.b.packed.given && (tile.b.form == hopper::Form::rows_and_tiles) != g.b.packed.raw) return false;
     if (g.b.packed.given && tile.has_wide_steps() != (g.b.packed.wide_row >= 0)) return false;
     if (tile.output == hopper::Output::any) return true;
-    if (contradiction(kernel) != nullptr || !is_common(g, tile)) return false;
+    if (contradiction(tile) != nullptr || !is_common(g, tile)) return false;
     if (!tile.has_row_scales() || tile.scale_route.loads) return true;
     // K-major scales may be loaded for four k-blocks at a time, and then need four times the shared memory.
     if (tile.shared_bytes > hopper::shared_bytes_limit) return false;
     return loads_scales_by_tma(g, tile) || copies_row_scales(g, tile);
 }
 
-hopper::Kernel variant(const Geometry& g, const hopper::Kernel& wanted) {
+hopper::Design variant(const Geometry& g, const hopper::Kernel& wanted) {
     const hopper::Kernel kernel = for_weights(wanted, g.b.packed);
-    if (has_f32_kernel(kernel) && can_run(g, f32_kernel(kernel))) return f32_kernel(kernel);
-    const hopper::Kernel bf16 = with_output(kernel, hopper::Output::bf16_by_tma);
-    const hopper::Kernel along_k = with_output(kernel, hopper::Output::bf16_by_tma, true);
-    // Copies arrive sooner than the loads through registers of the kernels of swapped and split-k tiles.
-    const hopper::Design design = design_of(bf16);
-    const bool by_tma = !design.has_row_scales() || loads_scales_by_tma(g, design);
-    if (can_run(g, bf16) && (by_tma || !can_run(g, along_k))) return bf16;
-    if (can_run(g, along_k)) return along_k;
-    return general_kernel(kernel);
+    if (g.output == Format::f32) {
+        if (has_f32_kernel(kernel)) {
+            if (const hopper::Design f32 = design_of(f32_kernel(kernel)); can_run(g, f32)) return f32;
+        }
+    } else if (g.output == Format::bf16) {
+        const hopper::Design usual = design_of(with_output(kernel, hopper::Output::bf16_by_tma));
+        const bool runs = can_run(g, usual);
+        if (runs && (!usual.has_row_scales() || loads_scales_by_tma(g, usual))) return usual;
+        // Copies arrive sooner than the loads through registers of the kernels of swapped and split-k tiles.
+        const hopper::Design along_k = design_of(with_output(kernel, hopper::Output::bf16_by_tma, true));
+        if (can_run(g, along_k)) return along_k;
+        if (runs) return usual;
+    }
+    return design_of(general_kernel(kernel));
 }
 
 hopper::Kernel tile_of(const TileChoice& choice, const Geometry& g) {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "hopper/description/kernel.h"
+#include "hopper/description/design.h"
 #include "problem/geometry.h"
 
 namespace tilewright::planner {
@@ -16,7 +16,7 @@ namespace tilewright::planner {
 ///   The kernel for scales along k also takes all scales that TMA cannot load;
 /// - otherwise `general_kernel`;
 /// - packed weights with wide rows: the kernel for wide rows.
-hopper::Kernel variant(const Geometry& geometry, const hopper::Kernel& tile);
+hopper::Design variant(const Geometry& geometry, const hopper::Kernel& tile);
 
 /// The tiles of a kind of calls. Addresses and alpha are not a part of the kind, and decide which of both a call takes.
 struct TileChoice {
@@ -32,7 +32,8 @@ hopper::Kernel tile_of(const TileChoice& choice, const Geometry& geometry);
 std::vector<hopper::Kernel> wide_kernels(const hopper::Kernel& tile);
 
 /// Whether a launch may run this very kernel for the call.
-bool can_run(const Geometry& geometry, const hopper::Kernel& tile);
+bool can_run(const Geometry& geometry, const hopper::Design& kernel);
+bool can_run(const Geometry& geometry, const hopper::Kernel& kernel);
 
 /// "general", "fast", "fast, k-major scales" or "fast, f32".
 std::string_view variant_name(const hopper::Kernel& kernel);
