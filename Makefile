@@ -1,5 +1,5 @@
 # The commands of the project. `make run` and `make test` work on a bare machine: `tools/setup` installs what is missing.
-.PHONY: help setup build run test test-cpp test-sanitize test-python test-install test-package test-wheel test-bare wheel docs bench cpu-training gpu-test gpu-bench gpu-contest gpu-expert-parallel gpu-generate gpu-gradients gpu-host gpu-moe gpu-packed gpu-peers gpu-quantisers gpu-share gpu-skew gpu-steps gpu-timeline gpu-training gpu-wheel lint format clean
+.PHONY: help setup build run test test-cpp test-sanitize test-python test-install test-package test-wheel test-bare wheel docs bench cpu-training gpu-test gpu-bench gpu-contest gpu-expert-parallel gpu-generate gpu-gradients gpu-host gpu-moe gpu-packed gpu-pairs gpu-peers gpu-quantisers gpu-share gpu-skew gpu-steps gpu-timeline gpu-training gpu-wheel lint format clean
 
 cpus := $(shell nproc)
 python := build/venv/bin/python
@@ -203,6 +203,17 @@ gpu-packed: build  ## packed MXFP4 weights, with wide rows too, and not packed; 
 	for nk in "4096 --k 7168" "7168 --k 2048"; do \
 	  $(exact-ends) --groups 4 --m 8192 --n $$nk --recipe mxfp8:mxfp8,mxfp8:mxfp4 $(fp4) || exit; \
 	done
+
+pairs := --recipe 1x128:128x128,1x128:row,1x128:e4m3,128x128:128x128,128x128:e4m3 --json benchmarks/results/$(card)_pairs.jsonl
+into-f32 := $(program) bench --backend hopper --op k_grouped --output f32 --accumulate
+
+gpu-pairs: build  ## pairs of scales whose kernels compile on first use, and 1x128:128x128
+	for nk in "4096 --k 7168" "7168 --k 2048"; do \
+	  $(program) bench --backend hopper --m 64,1024,4096 --n $$nk $(pairs) || exit; \
+	done
+	for rows in 64 2048; do $(exact-ends) --groups 8 --m $$rows --n 4096 --k 7168 $(pairs) || exit; done
+	$(into-f32) --groups 8 --m 4096 --n 7168 --k 4096 $(pairs)
+	$(into-f32) --groups 32 --m 1536 --n 4096 --k 500 $(pairs)
 
 gpu-quantisers: build  ## the quantisers of a training step, and packing
 	build/release/benchmarks/quantize_gpu 32768 7168 8 --json benchmarks/results/$(card)_quantisers.jsonl

@@ -21,7 +21,8 @@ std::vector<hopper::Kernel> general_tiles(const hopper::Kernel& shapeless);
 bool serves_general_calls(const hopper::Kernel& tile);
 
 /// The candidate tiles for a pair of scales without shipped kernels (`hopper::has_all_outputs`). They are the tiles of
-/// 1x128 : 128x128 with the shapes that serve groups, as one block. Compiled on first use. None of them was measured.
+/// 1x128 : 128x128 with the shapes that serve groups, as one block. Compiled on first use. Times are in
+/// docs/experiments/037-pairs-without-shipped-kernels.md.
 std::vector<hopper::Kernel> unshipped_tiles(const hopper::Kernel& shapeless);
 
 /// The tiles for expanded weights. Tiles for 1x32 scales do not ship.
