@@ -62,9 +62,9 @@ struct OnEmulator {
 private:
     /// In clusters of 8 blocks, because each thread of the emulator takes two of the 65,530 mappings of a process.
     void run(const std::vector<launch::OtherLaunch>& launches) const {
-        for (const launch::OtherLaunch& each : launches) {
-            const bool is_large = each.cluster > hopper::portable_cluster;
-            run_on_emulator(is_large ? launch::in_portable_cluster(each) : each, seed);
+        for (const launch::OtherLaunch& started : launches) {
+            const bool is_large = started.cluster > hopper::portable_cluster;
+            run_on_emulator(is_large ? launch::in_portable_cluster(started) : started, seed);
         }
     }
 };

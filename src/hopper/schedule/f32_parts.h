@@ -14,10 +14,10 @@ inline constexpr int f32_part_bytes = wgmma_m * store_row_bytes;
 struct F32Parts {
     int along_n;
     int in_share;
-    /// Of a warpgroup, in one stage: first in the values of mma A, then in those of mma B.
+    // A stage has parts in the values of mma A first, then in those of mma B.
     int in_values_of_a;
-    int per_stage;
-    int stages;  // that hold a tile of C and D
+    int per_stage;  // per warpgroup
+    int stages;     // that hold a tile of C and D
 
     constexpr explicit F32Parts(const Design& design)
         : along_n(design.shape.n / f32_part_columns),
