@@ -6,14 +6,14 @@ target_compile_options(tilewright_compiler_flags INTERFACE -Wall -Wextra -ffp-co
 set(glibc_compat ${PROJECT_SOURCE_DIR}/cmake/glibc_compat.h)
 target_compile_options(tilewright_compiler_flags INTERFACE
                        $<$<NOT:$<BOOL:$<TARGET_PROPERTY:TILEWRIGHT_PRECOMPILED>>>:SHELL:-include ${glibc_compat}>)
+# In a joint file (below) a name of one file's anonymous namespace looks global to the next file, and each file looks included.
+set(joint $<BOOL:$<TARGET_PROPERTY:UNITY_BUILD>>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # In a joint file (below) a name of one file's anonymous namespace looks global to the next file, and each file looks included.
-  set(joint $<BOOL:$<TARGET_PROPERTY:UNITY_BUILD>>)
   target_compile_options(tilewright_compiler_flags INTERFACE $<IF:${joint},-Wshadow=local,-Wshadow> $<${joint}:-Wno-subobject-linkage>)
   # A note per kernel: GCC 4.6 changed how parameters of 64 bytes' alignment are passed. Nothing here was built with an older one.
   target_compile_options(tilewright_compiler_flags INTERFACE -Wno-psabi)
 else()
-  target_compile_options(tilewright_compiler_flags INTERFACE -Wshadow)
+  target_compile_options(tilewright_compiler_flags INTERFACE $<$<NOT:${joint}>:-Wshadow>)
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(tilewright_compiler_flags INTERFACE -Wno-restrict)  # GCC bug 105651: false alarms on std::string

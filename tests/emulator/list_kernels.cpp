@@ -44,7 +44,7 @@ std::string source(std::size_t part, std::size_t parts, const std::vector<hopper
     std::ostringstream text;
     text << "// Written by list_kernels.\n#include \"emulator/instantiate.h\"\n\nnamespace tilewright::tests {\n"
             "template <>\nvoid add_kernels<"
-         << part << ">(std::vector<EmulatedKernel>& list) {\n";
+         << part << ">([[maybe_unused]] std::vector<EmulatedKernel>& list) {\n";
     for (const hopper::Kernel& tile : tiles) {
         const std::string expression = tile_expression(tile);
         if (part_of(tile, expression, parts) == part) text << "    add<" << expression << ">(list);\n";
