@@ -20,6 +20,8 @@ struct Tile {
     bool swapped = false;
     Barrier full[4];
     static constexpr int most = 4;
+    Tile() = default;
+    constexpr explicit Tile(const Shape& of) : shape{of}, swapped(of.m < of.n) { kind = Kind::by_k; }
     constexpr int rows() const { return shape.m; }
     template <class T>
     constexpr bool has() const {
