@@ -5,6 +5,7 @@
 #include "emulator/matrix.h"
 #include "hopper/arguments.h"
 #include "hopper/description/design.h"
+#include "sample.h"
 
 #include <string_view>
 #include <vector>
@@ -16,9 +17,7 @@ struct EmulatedKernel {
     void (*run)(const hopper::AllArguments&);
 };
 
-/// Builds with sanitizers compile and run a sample: the lines with the tag `sanitize`.
-inline constexpr bool sanitizes = TILEWRIGHT_SAMPLES != 0;
-
+/// Those that ship and those of the matrix. Under sanitizers, the lines of the matrix with the tag `sanitize`.
 const std::vector<EmulatedKernel>& emulated_kernels();
 
 /// The kernel, without a function to run where this build does not have it.

@@ -80,14 +80,13 @@ void write(const std::string& path, const std::string& text) {
 }  // namespace
 
 int main(int count, char** words) {
-    if (count != 5) {
-        std::fputs("list_kernels FOLDER PARTS MATRIX SAMPLES\n", stderr);
+    if (count != 4) {
+        std::fputs("list_kernels FOLDER PARTS MATRIX\n", stderr);
         return 2;
     }
     try {
         const std::size_t parts = std::stoul(words[2]);
-        const std::vector<hopper::Kernel> tiles =
-            tests::emulated_tiles(tests::read_matrix(words[3]), std::string(words[4]) == "1");
+        const std::vector<hopper::Kernel> tiles = tests::emulated_tiles(tests::read_matrix(words[3]));
         const std::string folder = words[1];
         for (std::size_t part = 0; part < parts; ++part) {
             write(fmt::format("{}/kernels_{}.generated.cpp", folder, part), source(part, parts, tiles));

@@ -5,6 +5,7 @@
 #include "emulator/quantize_case.h"
 #include "launch/moe.h"
 #include "moe/rows.h"
+#include "sample.h"
 
 #include <gtest/gtest.h>
 
@@ -216,6 +217,7 @@ TEST(Moe, RoutesHaveTheCpusRows) {
 
 TEST(Moe, RoutesOfAnyClusterHaveTheCpusRows) {
     using hopper::RouteKeeps;
+    Sample sample(4);
     std::uint64_t seed = 0;
     for (const RouteKeeps keeps : {RouteKeeps::nothing, RouteKeeps::places, RouteKeeps::order}) {
         for (const int count : {1, 2, 16}) {
@@ -227,6 +229,7 @@ TEST(Moe, RoutesOfAnyClusterHaveTheCpusRows) {
                  {RouteCase{.tokens = 1, .choices = 7, .experts = 9, .wild = true},
                   {.tokens = 701, .choices = 3, .experts = 13, .shared = 1, .wild = true},
                   {.tokens = 2100, .choices = 1, .experts = 1030, .only = 1029, .weights = Format::f16}}) {
+                if (!sample.takes_next()) continue;
                 expect_cpu_route(c, seed++, in_cluster);
             }
         }
@@ -588,8 +591,10 @@ TEST(Moe, OnlyRowsThatExistAreWritten) {
 
 /// A block has two rows of 768, of which the second begins in the middle of a warp, or three of 1152 and idle threads.
 TEST(Moe, RowsOfOneBlockAreSeparate) {
+    Sample sample(7);
     for (const std::int64_t columns : {768, 1152}) {
         for (const Existing& existing : all_existing()) {
+            if (!sample.takes_next()) continue;
             for (const Written& out : few_written)
                 expect_cpu_bits({.out = out, .columns = columns, .existing = existing});
             expect_cpu_bits({.out = f32, .columns = columns, .existing = existing, .clears = true});

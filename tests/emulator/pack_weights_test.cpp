@@ -15,6 +15,7 @@
 #include "formats/packed_source.h"
 #include "hopper/pack/pack_rows.h"
 #include "launch/weight_packing.h"
+#include "sample.h"
 
 namespace tilewright::tests {
 namespace {
@@ -69,17 +70,13 @@ void expect_cpu_bytes(const Operand& weights, PackedFor activations, const std::
 
 constexpr PackedFor both[] = {PackedFor::fp8, PackedFor::bf16};
 
-/// Whether a test takes its next case: every fifth under sanitizers, which is prime to the numbers of shapes and
-/// scales.
-bool takes(int& count) { return TILEWRIGHT_SAMPLES == 0 || count++ % 5 == 0; }
-
 TEST(PackWeights, OfAnyShape) {
-    int count = 0;
+    Sample sample(5);
     for (const OperandRecipe& recipe : {mxfp4, nvfp4}) {
         for (const PackedFor activations : both) {
             for (const Dims& shape : {Dims{1, 2}, Dims{64, 128}, Dims{65, 130}, Dims{200, 72}, Dims{140, 480},
                                       Dims{3, 70, 96}, Dims{0, 128}, Dims{8, 0}, Dims{0, 64, 64}}) {
-                if (!takes(count)) continue;
+                if (!sample.takes_next()) continue;
                 expect_cpu_bytes(random_weights(recipe, shape, 110, 120).operand(), activations, name(recipe));
             }
         }
@@ -95,11 +92,11 @@ TEST(PackWeights, OfRowsThatSharedMemoryHoldsInParts) {
 }
 
 TEST(PackWeights, OfAnyScales) {
-    int count = 0;
+    Sample sample(5);
     for (const PackedFor activations : both) {
         for (const int most : {5, 127, 200, 255}) {
             for (const int difference : {0, 12, 121, 255}) {
-                if (!takes(count)) continue;
+                if (!sample.takes_next()) continue;
                 const int least = std::max(most - difference, 0);
                 expect_cpu_bytes(random_weights(mxfp4, {67, 320}, least, most).operand(), activations,
                                  "scales from " + std::to_string(least) + " to " + std::to_string(most));

@@ -7,6 +7,7 @@
 #include "plan/variant.h"
 #include "plan/workload.h"
 #include "problem/workspace_plan.h"
+#include "sample.h"
 
 #include <fmt/format.h>
 
@@ -100,7 +101,7 @@ KernelRow row_of(const hopper::Kernel& shipped) {
     return row;
 }
 
-std::vector<hopper::Kernel> emulated_tiles(const Matrix& matrix, bool sanitizes) {
+std::vector<hopper::Kernel> emulated_tiles(const Matrix& matrix) {
     std::vector<hopper::Kernel> tiles;
     if (!sanitizes) tiles = planner::shipped_kernels();
     for (const KernelRow& row : matrix.kernels) {

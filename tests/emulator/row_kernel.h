@@ -17,6 +17,6 @@ KernelRow row_of(const hopper::Kernel& shipped);
 
 /// The kernels that this build's tests run, each once: those of the matrix and all that ship. Builds with sanitizers
 /// have only those of the matrix with the tag `sanitize`.
-std::vector<hopper::Kernel> emulated_tiles(const Matrix& matrix, bool sanitizes);
+std::vector<hopper::Kernel> emulated_tiles(const Matrix& matrix);
 
 }  // namespace tilewright::tests

@@ -7,6 +7,7 @@
 #include "hopper/quantize/e2m1.h"
 #include "hopper/quantize/scale.h"
 #include "problem/canonical_order.h"
+#include "sample.h"
 
 #include "emulator/primitives.h"
 
@@ -35,11 +36,13 @@ void on_device(void (*test)()) {
 /// cases of divisions.
 template <class Test>
 void for_hard_scales(std::initializer_list<std::uint32_t> exponents, Test test) {
+    Sample sample(19);
     for (std::uint32_t leading = 8; leading < 16; ++leading) {
         for (int d = -20; d <= 20; ++d) {
             const std::uint32_t significand = (leading << 20) + static_cast<std::uint32_t>(d);
             if (significand < 1U << 23) continue;
             for (const std::uint32_t exponent : exponents) {
+                if (!sample.takes_next()) continue;
                 test(std::bit_cast<float>((significand & 0x7F'FFFF) | exponent << 23), d);
             }
         }
@@ -72,7 +75,7 @@ TEST(Quotients, OfShortNumbersHaveTheCodesOfRoundedOnes) {
             expect_codes_of_rounded_quotients<ValueFormat::e5m2>(scale);
         });
         std::mt19937 random(3);
-        for (int i = 0; i < 8; ++i) {
+        for (int i = 0; i < sampled(8, 8); ++i) {
             const auto scale = std::bit_cast<float>((static_cast<std::uint32_t>(random()) & 0x7F'FFFF) | 120U << 23);
             expect_codes_of_rounded_quotients<ValueFormat::e4m3>(scale);
         }
@@ -120,7 +123,7 @@ TEST(Quotients, ByRegularScalesHaveTheCodesOfRoundedOnes) {
             EXPECT_TRUE(!regular || wrong == 0) << scale;
             wrong_of_irregular += wrong;
         });
-        EXPECT_GT(wrong_of_irregular, 0);  // of 0xDFFFFD
+        EXPECT_TRUE(sanitizes || wrong_of_irregular > 0);  // of 0xDFFFFD
         EXPECT_FALSE((is_regular<e4m3, true>(0x1.000002p102F)));
     });
 }

@@ -15,6 +15,7 @@
 #include "emulator/emulator.h"
 #include "emulator/primitives.h"
 #include "launch/groups.h"
+#include "sample.h"
 
 namespace tilewright::tests {
 namespace {
@@ -186,10 +187,9 @@ void expect_every_tile_once(int mixes) {
 }
 
 TEST(GroupedSchedule, TakesEveryTileOnce) {
-    constexpr int share = TILEWRIGHT_SAMPLES != 0 ? 4 : 1;  // fewer mixes under sanitizers
-    expect_every_tile_once<tile_of(64, 128, 1)>(200 / share);
-    expect_every_tile_once<tile_of(192, 64, 3)>(100 / share);
-    expect_every_tile_once<tile_of(128, 32, 2, {hopper::ClusterUse::share_a, 2})>(100 / share);
+    expect_every_tile_once<tile_of(64, 128, 1)>(sampled(200, 8));
+    expect_every_tile_once<tile_of(192, 64, 3)>(sampled(100, 8));
+    expect_every_tile_once<tile_of(128, 32, 2, {hopper::ClusterUse::share_a, 2})>(sampled(100, 8));
 }
 
 /// For contiguous indices, hundreds of rows are skipped at once.

@@ -18,6 +18,7 @@
 #include "plan/workload.h"
 #include "problem/canonical_order.h"
 #include "problem/packed_problem.h"
+#include "sample.h"
 
 namespace tilewright::hopper {
 namespace {
@@ -152,7 +153,9 @@ void compare(const Problem& problem, const Recipe& recipe, Compared& compared) {
 
 TEST(Description, EveryKernelHasTheCanonicalOrderOfItsRecipe) {
     Compared compared;
+    tests::Sample sample(5);
     for (const Recipe& recipe : all_recipes()) {
+        if (!sample.takes_next()) continue;
         for (const Accumulation accumulation : {Accumulation::promoted, Accumulation::unpromoted}) {
             for (const Grouping grouping : {Grouping::dense, Grouping::m_grouped_offsets,
                                             Grouping::k_grouped_aligned_offsets, Grouping::k_grouped_flat}) {
@@ -173,10 +176,10 @@ TEST(Description, EveryKernelHasTheCanonicalOrderOfItsRecipe) {
             }
         }
     }
-    EXPECT_GT(compared.kernels, 400);
-    EXPECT_GT(compared.packed, 50);
-    EXPECT_GT(compared.expanded, 10);
-    EXPECT_GT(compared.unpromoted, 10);
+    EXPECT_GT(compared.kernels, tests::sampled(400, 10));
+    EXPECT_GT(compared.packed, tests::sampled(50, 10));
+    EXPECT_GT(compared.expanded, tests::sampled(10, 10));
+    EXPECT_GT(compared.unpromoted, tests::sampled(10, 10));
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "plan/shipped_tiles.h"
 #include "plan/variant.h"
 #include "problem/problem_sizes.h"
+#include "sample.h"
 
 namespace tilewright::planner {
 namespace {
@@ -27,7 +28,7 @@ bool is_in_pack(const hopper::Kernel& kernel) {
     return std::ranges::find(all, kernel) != all.end();
 }
 
-constexpr int calls_of_a_kind = 120 / TILEWRIGHT_PLAN_STEP + 1;
+constexpr int calls_of_a_kind = tests::sampled(121, 20);
 
 /// The calls that the general kernels were chosen for.
 std::vector<check::GeneralCall> fitted_calls() { return check::general_calls(calls_of_a_kind, check::fitted_seed); }
@@ -56,7 +57,7 @@ TEST(GeneralKernels, SplitKAsTheUsualTile) {
         if (!(tiles.usual == tiles.general)) ++replaced[tiles.usual.cluster.k_slices()];
     };
     for (const check::GeneralCall& call : fitted_calls()) expect_same(call.problem);
-    for (const Problem& problem : random_problems(1000 / TILEWRIGHT_PLAN_STEP)) expect_same(problem);
+    for (const Problem& problem : random_problems(tests::sampled(1000, 23))) expect_same(problem);
     EXPECT_GT(replaced[1], 20);
     EXPECT_GT(replaced[2] + replaced[4], 0) << "k is split in some";
 }
