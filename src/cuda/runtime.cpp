@@ -78,7 +78,7 @@ void Runtime::run(const Problem& problem, const GpuCall& call, const InStream& o
     KnownKind* known = cache.find_kind(problem);
     KnownKind& kind = known != nullptr ? *known : cache.add(choose(problem, call));
     Device& on = *kind.device;
-    const planner::CallPlan plan = planner::call_plan(call, tile_of(kind.tiles, call.product));
+    const planner::CallPlan plan = planner::call_plan(call, kind.tiles);
     const launch::Launch lowered = launch::lower(plan, usable_sms(on, problem.sm_limit));
     const KernelHandle kernel = lowered.blocks > 0 ? kind.kernel(plan.kernel.tile) : nullptr;
     KnownCall& ready = cache.add({.problem = problem,
@@ -105,7 +105,7 @@ void Runtime::run(const Geometry& geometry, const hopper::Kernel& tile, const Ta
 
 void Runtime::run(const GpuCall& call, const hopper::Kernel& tile, const Target& target) {
     Device& on = device(target.device);
-    const planner::CallPlan plan = planner::call_plan(call, tile);
+    const planner::CallPlan plan = planner::call_plan(call, {tile, tile});
     const launch::Launch lowered = launch::lower(plan, usable_sms(on, target.sm_limit));
     ReadyLaunch ready = on.ready(on.kernel(plan.kernel.tile), lowered);
     ready.before = on.ready(launch::lower_workspace(call.before, target.workspace.data));

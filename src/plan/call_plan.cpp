@@ -4,7 +4,6 @@
 
 #include "plan/planned_tile.h"
 #include "plan/tma.h"
-#include "plan/variant.h"
 
 namespace tilewright::planner {
 namespace {
@@ -28,8 +27,8 @@ KernelPlan given_kernel(const Geometry& product, const hopper::Kernel& kernel) {
     return with_tma(product, design);
 }
 
-CallPlan call_plan(const GpuCall& call, const hopper::Kernel& chosen) {
-    return {.call = call, .kernel = kernel_plan(call.product, chosen)};
+CallPlan call_plan(const GpuCall& call, const TileChoice& chosen) {
+    return {.call = call, .kernel = with_tma(call.product, variant(call.product, chosen))};
 }
 
 }  // namespace tilewright::planner

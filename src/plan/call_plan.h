@@ -3,6 +3,7 @@
 #pragma once
 
 #include "hopper/description/design.h"
+#include "plan/variant.h"
 #include "problem/gpu_call.h"
 
 namespace tilewright::planner {
@@ -25,7 +26,7 @@ struct CallPlan {
     KernelPlan kernel{};
 };
 
-/// `chosen`: the tile for calls of this kind (runnable.h).
-CallPlan call_plan(const GpuCall& call, const hopper::Kernel& chosen);
+/// `chosen`: the tiles for calls of this kind (runnable.h).
+CallPlan call_plan(const GpuCall& call, const TileChoice& chosen);
 
 }  // namespace tilewright::planner

@@ -79,6 +79,12 @@ hopper::Design variant(const Geometry& g, const hopper::Kernel& wanted) {
     return design_of(general_kernel(kernel));
 }
 
+hopper::Design variant(const Geometry& g, const TileChoice& choice) {
+    const hopper::Design usual = variant(g, choice.usual);
+    const bool other = usual.output == hopper::Output::any && choice.general != choice.usual;
+    return other ? variant(g, choice.general) : usual;
+}
+
 hopper::Kernel tile_of(const TileChoice& choice, const Geometry& g) {
     return variant(g, choice.usual).output == hopper::Output::any ? choice.general : choice.usual;
 }

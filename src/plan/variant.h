@@ -25,6 +25,9 @@ struct TileChoice {
     hopper::Kernel general;
 };
 
+/// The kernel for this call of the tile that it takes.
+hopper::Design variant(const Geometry& geometry, const TileChoice& choice);
+
 /// The tile that the call takes.
 hopper::Kernel tile_of(const TileChoice& choice, const Geometry& geometry);
 
