@@ -1,5 +1,5 @@
-// The share of a test's cases that runs. Sanitizers look at memory, which the cases of one kind use in the same way, and
-// make each of them many times slower. Without sanitizers, all cases run.
+// The share of a test's cases that runs. Sanitizers look at memory, which the cases of one kind use in the same way,
+// and make each of them many times slower. Without sanitizers, all cases run.
 #pragma once
 
 #include <algorithm>

@@ -188,6 +188,33 @@ TEST_F(Spills, Nvfp4HasNone) {
     expect_none(tiles, every<4>);
 }
 
+/// Pairs of scales without shipped kernels, for D of any format and of f32: every 17th, all pairs and layouts among them.
+TEST_F(Spills, UnshippedPairsHaveNone) {
+    Tiles tiles;
+    const auto add = [&](Kernel shapeless, Form a, Form b) {
+        shapeless.a.form = a;
+        shapeless.b.form = b;
+        const Tiles of_pair = planner::unshipped_tiles(shapeless);
+        EXPECT_FALSE(of_pair.empty()) << launch::describe(shapeless);
+        for (const Kernel& tile : of_pair) {
+            tiles.push_back(tile);
+            if (planner::has_f32_kernel(tile)) tiles.push_back(planner::f32_kernel(tile));
+        }
+    };
+    for (const Groups groups : {Groups::none, Groups::rows, Groups::k_aligned, Groups::k_anywhere}) {
+        for (const char* recipe : {"1x128:e4m3", "1x128:row", "128x128:e4m3", "128x128:128x128"}) {
+            const Kernel pair = family_of(recipe, groups);
+            if (has_all_outputs(pair)) continue;  // folded gradients of weights ship
+            add(pair, Form::rows, Form::rows);
+            if (pair.is_k_grouped()) continue;
+            add(pair, Form::rows, Form::columns);
+            if (groups == Groups::none) add(pair, Form::columns, Form::rows);
+        }
+    }
+    EXPECT_GT(tiles.size(), 100U);
+    expect_none(tiles, every<17>);
+}
+
 // ---- Quantizers, and what writes a workspace
 
 constexpr CopySpec rows{.scaled = ScaledBy::token_block, .feature_factors = true};
