@@ -61,7 +61,7 @@ private:
     }
 
     PackedRow packed_row(const RowJudgement& judged) const {
-        const std::uint8_t kept = judged.kept ? PackedRow::kept : 0;
+        const std::uint8_t kept = judged.kept ? packed_row_kept : 0;
         if (!has_blocks_of_32(plan_.source.recipe())) return {.end_factor = 1, .flags = kept};
         const int reference = judged.exponents.reference(plan_.range);
         const bool fp8 = plan_.activations == PackedFor::fp8;
@@ -70,7 +70,7 @@ private:
         if (judged.wide) row.end_factor = 1;
         if (judged.exponents.nan) row.end_factor = std::numeric_limits<float>::quiet_NaN();
         if (judged.wide && plan_.has_windows()) row.end_factor = std::copysign(row.end_factor, -1.0F);
-        row.flags = static_cast<std::uint8_t>((judged.wide ? PackedRow::wide : 0) | kept);
+        row.flags = static_cast<std::uint8_t>((judged.wide ? packed_row_wide : 0) | kept);
         return row;
     }
 

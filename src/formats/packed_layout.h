@@ -69,9 +69,7 @@ inline constexpr std::array<char, 8> packed_magic{'T', 'W', 'P', 'A', 'C', 'K', 
 
 /// The factor of a row's sum at the end, and how the row's scales are stored.
 struct PackedRow {
-    static constexpr std::uint8_t wide = 1;
-    static constexpr std::uint8_t kept = 2;  // its scales are in the last section
-    float end_factor = 0;                    // of a wide row with windows the number, NaN too, with a minus sign
+    float end_factor = 0;  // of a wide row with windows the number, NaN too, with a minus sign
     std::int16_t reference = 0;
     std::uint8_t flags = 0;
     std::uint8_t zero = 0;
@@ -86,7 +84,6 @@ struct PackedWindows {
     std::array<std::uint32_t, 2> wide{};  // bit 8 w + g: the row 16 w + g is wide; the same of row + 8
 };
 static_assert(sizeof(PackedWindows) == windows_head_bytes);
-inline constexpr std::int8_t no_window = -128;                // The exponent of a row without this window.
 inline constexpr std::int8_t unit_window = fp8_top_exponent;  // The exponent of a factor of 1.
 inline constexpr int packed_window_shift = 4;                 // Place of a block's window in the byte of its scale.
 
@@ -123,9 +120,7 @@ struct PackedSections {
     }
 
     constexpr std::int64_t tile_at(std::int64_t group, std::int64_t row_tile, std::int64_t k_block) const {
-        const std::int64_t first = row_tile / 2 * 2;
-        const std::int64_t together = min<std::int64_t>(2, row_tiles() - first);
-        const std::int64_t index = first * k_blocks() + k_block * together + row_tile % 2;
+        const std::int64_t index = packed_tile_index(row_tiles(), k_blocks(), row_tile, k_block);
         return tiles_at() + (group * row_tiles() * k_blocks() + index) * tile_bytes();
     }
     constexpr std::int64_t kept_row_bytes() const { return 8 + round_up<std::int64_t>(scale_columns(), 8); }

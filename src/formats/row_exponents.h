@@ -5,17 +5,9 @@
 #include <array>
 #include <cstdint>
 
+#include "formats/packed_tile.h"
+
 namespace tilewright::formats {
-
-/// The largest difference of exponents in a row that one reference supports.
-///
-/// - fp8: 2^s * e2m1 is an e4m3 number without subnormal codes for twelve exponents s, -5 .. 6.
-/// - bf16: 0.5 * 2^-120 is far from bf16's subnormal numbers.
-inline constexpr int fp8_exponent_range = 11;
-inline constexpr int bf16_exponent_range = 120;
-
-/// The exponent that the weights with the reference's own scale have in e4m3: 6, so that the others have -5 .. 6.
-inline constexpr int fp8_top_exponent = 6;
 
 inline constexpr int ue8m0_bias = 127;
 inline constexpr int ue8m0_nan = 255;
@@ -51,7 +43,7 @@ struct RowExponents {
 /// without an exponent, and always exists.
 struct BlockWindows {
     static constexpr int blocks = 4;
-    static constexpr int none = -1000;  // the exponent of a block that does not count
+    static constexpr int none = no_exponent;
 
     int count = 1;
     std::array<int, blocks> top{none, none, none, none};  // the largest exponent of each window

@@ -9,7 +9,7 @@
 // - Grouped: warp 1 is the scheduler. It also produces the work tiles (signals work_full, waits for work_empty), for
 //   which all other warps wait. Warp 2 looks for blocks of row indices with two groups.
 // - k-grouped: warp 1 is the scheduler too. row_scales clears the bytes after the end of a group, or loads groups that
-//   TMA cannot load. The bytes of these k-blocks arrive at `landed`, and row_scales then makes load's arrival at
+//   TMA cannot load. The bytes of these k-blocks arrive at `unfinished`, and row_scales then makes load's arrival at
 //   `full`.
 // - Epilogue scales: their barriers take the place of the block scales' barriers.
 // - D of f32 is stored from stages of the ring (store/f32_store.h). `staged` belongs to these stages and counts the
@@ -29,7 +29,7 @@
 //
 // barrier               | who waits             | who arrives                       | arrivals
 // full                  | multiply              | load (with bytes), row_scales     | 1 + row scale warps
-// landed                | row_scales            | load (with bytes)                 | 1
+// unfinished            | row_scales            | load (with bytes)                 | 1
 // empty                 | load, row_scales      | multiply                          | consumer warps x cluster
 // ended                 | load, in end_waits    | multiply                          | consumer warps
 // staged                | store                 | multiply                          | warps of a warpgroup

@@ -12,21 +12,19 @@ namespace tilewright::launch {
 namespace {
 
 using namespace formats;
+using hopper::judged_kept;
 using hopper::PackArguments;
 using hopper::PackSpec;
 
-// As in hopper/pack/pack_rows.h for the GPU.
-constexpr std::uint8_t judged_kept = 128;
 constexpr int k_of_vector = 32;
 
 PackSpec spec_of(const Operand& weights, const PackArguments& arguments, PackedFor activations) {
     const bool mxfp4 = weights.granularity == Granularity::block_1x32;
-    const auto is_aligned = [](std::int64_t bytes) { return bytes % vector_bytes == 0; };
     return {.mxfp4 = mxfp4,
             .for_fp8 = mxfp4 && activations == PackedFor::fp8,
-            .vectors = arguments.k % k_of_vector == 0 &&
-                       is_aligned(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(arguments.codes))) &&
-                       is_aligned(arguments.code_group_stride) && is_aligned(arguments.code_row_stride)};
+            .vectors = arguments.k % k_of_vector == 0 && is_aligned(arguments.codes) &&
+                       arguments.code_group_stride % vector_bytes == 0 &&
+                       arguments.code_row_stride % vector_bytes == 0};
 }
 
 PackArguments arguments_of(const Operand& weights, const PackedSections& sections) {
@@ -84,10 +82,9 @@ OtherLaunch lower_scales(const Operand& weights, const PackedSections& sections,
     PackArguments arguments = arguments_of(weights, sections);
     arguments.out = static_cast<std::uint8_t*>(out);
     constexpr int word = 4;
-    const auto is_word = [](std::int64_t bytes) { return bytes % word == 0; };
     const bool words = arguments.scale_column_stride == 1 && arguments.k % packed_k == 0 &&
-                       is_word(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(arguments.scales))) &&
-                       is_word(arguments.scale_row_stride) && is_word(arguments.scale_group_stride);
+                       is_aligned(arguments.scales, word) && arguments.scale_row_stride % word == 0 &&
+                       arguments.scale_group_stride % word == 0;
     OtherLaunch launch =
         launch_of(PackScales{{.vectors = words}}, arguments, static_cast<int>(sections.groups * sections.row_tiles()));
     launch.shared_bytes = hopper::scales_shared_bytes(static_cast<int>(sections.k_blocks()));

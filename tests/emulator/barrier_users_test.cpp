@@ -39,11 +39,11 @@ struct Users {
 
 using AllUsers = std::map<std::string, Users>;  // by barrier
 
-/// Waits for `landed` have the name of waits for `full`, which row_scales does not wait for; `ended` is asked by
+/// Waits for `unfinished` have the name of waits for `full`, which row_scales does not wait for; `ended` is asked by
 /// itself.
 std::string name_of(const emulator::BarrierUse& use, const Users& users) {
     if (use.name.empty()) return "ended";
-    return use.name == "full" && users.waiting.contains("row_scales") ? "landed" : use.name;
+    return use.name == "full" && users.waiting.contains("row_scales") ? "unfinished" : use.name;
 }
 
 void add_users(const RowKernel& of, AllUsers& all) {

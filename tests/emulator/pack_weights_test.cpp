@@ -22,13 +22,7 @@ namespace {
 
 // Device code cannot include all headers of the host. Its constants are theirs.
 static_assert(hopper::pack_blocks == formats::BlockWindows::blocks);
-static_assert(hopper::pack_no_exponent == formats::BlockWindows::none);
-static_assert(hopper::pack_range_fp8 == formats::fp8_exponent_range);
-static_assert(hopper::pack_range_bf16 == formats::bf16_exponent_range);
-static_assert(hopper::pack_top_exponent == formats::fp8_top_exponent);
-static_assert(hopper::pack_wide == formats::PackedRow::wide && hopper::pack_kept == formats::PackedRow::kept);
 static_assert(hopper::ue8m0_bias == formats::ue8m0_bias && hopper::ue8m0_nan == formats::ue8m0_nan);
-static_assert(hopper::pack_no_window == formats::no_window);
 
 using formats::fill_block;
 using formats::mxfp4;

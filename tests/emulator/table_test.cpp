@@ -81,8 +81,8 @@ TEST(Tables, BarriersHaveTheArrivalsThatTheCodeComputes) {
               arrivals_at(BarrierName::work_empty, grouped, false, true))
         << "row_scales always";
     EXPECT_EQ(arrivals_at(BarrierName::full, design_of({})), 1) << "no row scales";
-    // Waits for `landed`, which one thread ends, have the name of those for `full`.
-    EXPECT_EQ(rows["landed"].at(3), "1");
+    // Waits for `unfinished`, which one thread ends, have the name of those for `full`.
+    EXPECT_EQ(rows["unfinished"].at(3), "1");
     EXPECT_EQ(rows.size(), static_cast<std::size_t>(last) + 1) << "a row that nothing computes";
 }
 

@@ -265,7 +265,7 @@ double wide_weight(const Reader& reader, std::int64_t row, std::int64_t k) {
     const std::int64_t at = tile + reader.sections.windows_in_tile();
     const auto head = reader.load<PackedWindows>(at);
     const bool wide = (head.wide[static_cast<std::size_t>(row % 16 / 8)] >> (row / 16 * 8 + row % 8) & 1) != 0;
-    EXPECT_EQ(wide, (info.flags & PackedRow::wide) != 0) << row;
+    EXPECT_EQ(wide, (info.flags & packed_row_wide) != 0) << row;
     EXPECT_LT(byte >> packed_window_shift, head.windows) << row;
     EXPECT_LE(head.windows, reader.sections.windows);
     const auto exponent =

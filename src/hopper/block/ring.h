@@ -15,14 +15,14 @@ namespace tilewright::hopper {
 
 // ---- Shared memory. MemoryDesign (description/design.h) has its size.
 
-/// k-grouped: TMA has loaded a k-block in which a group ends, and the bytes after the group's end are still to be
-/// cleared. Other kernels have no such barriers.
+/// k-grouped: TMA has loaded a k-block that is unfinished: a group ends in it, or TMA could not load its values
+/// (load/finish_k_blocks.h). Other kernels have no such barriers.
 template <int count>
-struct LandedBarriers {
+struct UnfinishedBarriers {
     Barrier barriers[count];
 };
 template <>
-struct LandedBarriers<0> {};
+struct UnfinishedBarriers<0> {};
 
 template <Design design>
 struct Shared {
@@ -64,7 +64,7 @@ struct Shared {
     Barrier slices_full;
     Barrier slices_read;
 
-    [[no_unique_address]] LandedBarriers<design.is_k_grouped() ? design.stages : 0> landed;
+    [[no_unique_address]] UnfinishedBarriers<design.is_k_grouped() ? design.stages : 0> unfinished;
 
     TILEWRIGHT_DEVICE u8* values_of_a(int stage) { return design.swap_ab ? mma_b_values[stage] : mma_a_values[stage]; }
     TILEWRIGHT_DEVICE u8* values_of_b(int stage) { return design.swap_ab ? mma_a_values[stage] : mma_b_values[stage]; }

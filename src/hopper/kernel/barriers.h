@@ -74,7 +74,7 @@ TILEWRIGHT_DEVICE void init_barriers(Shared<design>& shared, const Arguments& ar
         init(shared.epilogue_scales_empty, BarrierName::epilogue_scales_empty);
     }
     if constexpr (design.is_k_grouped())
-        init(shared.landed.barriers, BarrierName::none);  // waits for it have the name `full`
+        init(shared.unfinished.barriers, BarrierName::none);  // waits for it have the name `full`
     if constexpr (design.groups != Groups::none) {
         init(shared.work_full, BarrierName::work_full);
         init(shared.work_empty, BarrierName::work_empty);

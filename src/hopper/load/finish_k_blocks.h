@@ -1,5 +1,5 @@
 // k-grouped: finishes k-blocks that TMA loads only in part, or not at all. A warp with little else to do waits at
-// `landed` for what TMA loads and adds the rest. Then it makes the load warp's arrival at `full`. The mainloop
+// `unfinished` for what TMA loads and adds the rest. Then it makes the load warp's arrival at `full`. The mainloop
 // therefore sees only whole k-blocks. There are two kinds:
 //
 // - Groups that begin at multiples of 128. TMA loads their last k-block completely, so that the bytes after the end
@@ -83,7 +83,7 @@ struct UnalignedRows {
 };
 
 /// A lane loads four bytes of each row.
-TILEWRIGHT_DEVICE void load_odd_rows(u8* to, int rows, const UnalignedRows& from, int lane) {
+TILEWRIGHT_DEVICE void load_unaligned_rows(u8* to, int rows, const UnalignedRows& from, int lane) {
     constexpr int word_bytes = 4;
     const int k = from.k + lane * word_bytes;
     const u8* row_values = from.values + from.first * from.stride + k;
@@ -101,6 +101,29 @@ TILEWRIGHT_DEVICE void load_odd_rows(u8* to, int rows, const UnalignedRows& from
 }
 
 // ---- The warp's work for a stage
+
+/// Stages that TMA has loaded, and that are not finished.
+template <Design design>
+class UnfinishedStages {
+public:
+    TILEWRIGHT_DEVICE explicit UnfinishedStages(Shared<design>& shared) : shared_(shared) {}
+
+    TILEWRIGHT_DEVICE void wait(int stage, int& budget) {
+        barrier_wait(shared_.unfinished.barriers[stage], phases_ >> stage & 1, {budget, BarrierName::full, stage});
+        phases_ ^= 1U << stage;
+    }
+    /// Makes the load warp's arrival, unless a wait has timed out.
+    TILEWRIGHT_DEVICE void give(int stage, int lane, int budget) {
+        fence_async_proxy();
+        sync_warp();
+        if (lane == 0 && budget >= 0) barrier_arrive(shared_.full[stage]);
+        sync_warp();
+    }
+
+private:
+    Shared<design>& shared_;
+    u32 phases_ = 0;  // one bit per stage
+};
 
 /// Kernels that are not k-grouped: nothing.
 template <Design design, Groups groups = design.groups>
@@ -127,22 +150,18 @@ public:
         const int last_k = last_k_of<design>(work);
         if (last_k == 0) return;
         const int lane = lane_index();
-        barrier_wait(shared_.landed.barriers[stage], phases_ >> stage & 1, {budget, BarrierName::full, stage});
-        phases_ ^= 1U << stage;
+        stages_.wait(stage, budget);
 #pragma unroll 1
         for (int side = 0; side < 2; ++side) {  // a loop, because its code is in every k-grouped kernel
             clear_columns(side == 0 ? shared_.mma_a_values[stage] : shared_.mma_b_values[stage],
                           side == 0 ? design.shape.m : design.shape.n, last_k, lane);
         }
-        fence_async_proxy();
-        sync_warp();
-        if (lane == 0) barrier_arrive(shared_.full[stage]);
-        sync_warp();
+        stages_.give(stage, lane, budget);
     }
 
 private:
     Shared<design>& shared_;
-    u32 phases_ = 0;  // one bit per stage
+    UnfinishedStages<design> stages_{shared_};
 };
 
 template <Design design>
@@ -156,35 +175,31 @@ public:
         const GroupValues& values = arguments_.groups_of_k;
         if (is_tma_aligned(tiles.origin, values.any_flat())) return;
         const int lane = lane_index(), k = i * design.stage_k;
-        barrier_wait(shared_.landed.barriers[stage], phases_ >> stage & 1, {budget, BarrierName::full, stage});
-        phases_ ^= 1U << stage;
-        load_odd_rows(shared_.values_of_a(stage), design.d_rows,
-                      {.values = values.a.at(tiles.origin.begin, arguments_.m),
-                       .stride = values.a.stride_of(tiles.origin.k),
-                       .first = work.row,
-                       .end = arguments_.m,
-                       .k = k,
-                       .k_end = work.k},
-                      lane);
-        load_odd_rows(shared_.values_of_b(stage), design.d_columns,
-                      {.values = values.b.at(tiles.origin.begin, arguments_.n),
-                       .stride = values.b.stride_of(tiles.origin.k),
-                       .first = work.column,
-                       .end = arguments_.n,
-                       .k = k,
-                       .k_end = work.k},
-                      lane);
-        fence_async_proxy();
-        sync_warp();
-        if (lane == 0 && budget >= 0) barrier_arrive(shared_.full[stage]);
-        sync_warp();
+        stages_.wait(stage, budget);
+        load_unaligned_rows(shared_.values_of_a(stage), design.d_rows,
+                            {.values = values.a.at(tiles.origin.begin, arguments_.m),
+                             .stride = values.a.stride_of(tiles.origin.k),
+                             .first = work.row,
+                             .end = arguments_.m,
+                             .k = k,
+                             .k_end = work.k},
+                            lane);
+        load_unaligned_rows(shared_.values_of_b(stage), design.d_columns,
+                            {.values = values.b.at(tiles.origin.begin, arguments_.n),
+                             .stride = values.b.stride_of(tiles.origin.k),
+                             .first = work.column,
+                             .end = arguments_.n,
+                             .k = k,
+                             .k_end = work.k},
+                            lane);
+        stages_.give(stage, lane, budget);
     }
     TILEWRIGHT_DEVICE void after_tile(int /*stage*/, const WorkTileOf<design>& /*work*/, int& /*budget*/) {}
 
 private:
     Shared<design>& shared_;
     const ArgumentsOf<design>& arguments_;
-    u32 phases_ = 0;  // one bit per stage
+    UnfinishedStages<design> stages_{shared_};
 };
 
 /// For kernels in which the warp has no other work for a stage. Returns the rest of the wait budget.

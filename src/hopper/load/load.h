@@ -229,16 +229,16 @@ private:
         }
     }
 
-    /// The barrier at which a k-block's bytes arrive: usually `full`. It is `landed` if a group ends within the k-block
-    /// or TMA cannot load the group. Then another warp waits at `landed`, clears the bytes after the end
-    /// or loads all values (finish_k_blocks.h), and makes this thread's arrival at `full`.
+    /// The barrier at which a k-block's bytes arrive: usually `full`. It is `unfinished` if a group ends within the
+    /// k-block or TMA cannot load the group. Then another warp waits at `unfinished`, clears the bytes after the end or
+    /// loads all values (finish_k_blocks.h), and makes this thread's arrival at `full`.
     TILEWRIGHT_DEVICE Barrier& arrival_of(int stage, const WorkTileOf<design>& work, int k_block) {
         if constexpr (design.groups == Groups::k_anywhere) {
-            if (!this->loads()) return shared_.landed.barriers[stage];
+            if (!this->loads()) return shared_.unfinished.barriers[stage];
         }
         if constexpr (design.groups == Groups::k_aligned) {
             const int left = work.k - (k_block - work.k_block) * design.stage_k;
-            if (left < design.stage_k) return shared_.landed.barriers[stage];
+            if (left < design.stage_k) return shared_.unfinished.barriers[stage];
         }
         return shared_.full[stage];
     }

@@ -26,8 +26,7 @@ TILEWRIGHT_DEVICE int place_of_expert(const AnnounceArguments& a, i64 number, in
 
 TILEWRIGHT_DEVICE i64 id_at(const RouteArguments& a, const Choice& choice) {
     const i64 at = choice.token * a.token_stride + choice.of_token * a.choice_stride;
-    if (a.ids_are_wide) return load_global(static_cast<const i64*>(a.ids) + at);
-    return load_global(static_cast<const int*>(a.ids) + at);
+    return load_integer(a.ids, a.ids_are_wide, at);
 }
 
 TILEWRIGHT_DEVICE void announce_choice(const AnnounceArguments& a, int index) {

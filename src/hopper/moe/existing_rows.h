@@ -4,7 +4,7 @@
 
 #include "base/math.h"
 #include "hopper/moe/arguments.h"
-#include "hopper/ptx/lanes.h"
+#include "hopper/ptx/integers.h"
 #include "hopper/ptx/ptx_numbers.h"
 
 namespace tilewright::hopper {
@@ -28,18 +28,7 @@ TILEWRIGHT_DEVICE Data* at_rank(const RankShifts& ranks, int rank, Data* here) {
 }
 
 TILEWRIGHT_DEVICE i64 integer_at(const IntegerList& list, int index) {
-    const i64 at = index * list.stride;
-    if (list.is_wide) return load_global(static_cast<const i64*>(list.data) + at);
-    return load_global(static_cast<const int*>(list.data) + at);
-}
-
-/// Within 0 .. `most`.
-TILEWRIGHT_DEVICE int clamped(i64 value, int most) { return value < 0 ? 0 : value < most ? int(value) : most; }
-
-/// The next multiple of the alignment, limited to the number of rows.
-TILEWRIGHT_DEVICE int next_aligned(int row, int alignment, int rows) {
-    const int rest = row % alignment, missing = rest == 0 ? 0 : alignment - rest;
-    return missing <= rows - row ? row + missing : rows;
+    return load_integer(list.data, list.is_wide, index * list.stride);
 }
 
 /// Whether a group has the row. It searches 32 groups at a time, whose beginnings are maxima of earlier ends. By a warp
@@ -50,11 +39,8 @@ TILEWRIGHT_DEVICE bool is_in_a_group(const ExistingArguments& existing, int row,
     for (int first = 0; first < existing.ends.count && begin <= row; first += warp_threads) {
         const int group = first + lane;
         const int end = group < existing.ends.count ? clamped(integer_at(existing.ends, group), rows) : 0;
-        const int next = largest_of_lanes(next_aligned(end, existing.alignment, rows));
-        const int before = from_lane(next, lane - 1);
-        const int own_begin = lane > 0 ? max(before, begin) : begin;
+        const int own_begin = begin_after_earlier(next_aligned(end, existing.alignment, rows), begin);
         if (ballot(own_begin <= row && row < end) != 0) return true;
-        begin = max(begin, from_lane(next, warp_threads - 1));
     }
     return false;
 }

@@ -10,7 +10,21 @@ namespace tilewright::hopper {
 template <Design design, FeedKind kind = design.feed>
 struct Feed;
 
+/// The number of the two rows that a lane has among the pairs of 64 rows of packed weights.
+template <Design design>
+TILEWRIGHT_DEVICE int pair_of_rows(const Consumer<design>& c) {
+    return c.warp * (warp_rows / 2) + c.lane / 4;
+}
+
 inline constexpr int descriptor_bytes = 16;
+
+/// The subtile's rows of mma A in the stage `c.ring`, if they are in shared memory.
+template <Design design>
+TILEWRIGHT_DEVICE MatrixDescriptor mma_a_rows(const Consumer<design>& c, int subtile) {
+    static_assert(design.feed == FeedKind::shared);
+    const int rows = subtile / design.wgmmas_along_n * wgmma_m;
+    return c.mma_a_descriptor + (c.ring.stage * design.shape.m + rows) * (row_bytes / descriptor_bytes);
+}
 
 /// The subtile's rows of mma B, for one box of k, in the stage `c.ring`.
 template <Design design>
@@ -59,29 +73,20 @@ struct Fragments {
     u32 words[design.held_rows / wgmma_m][wgmma_steps][fragment_words];
 };
 
-/// Both operands from shared memory. d (+)= the subtile's rows of mma A times its rows of mma B, from the stage
-/// `c.ring`.
-template <Design design>
-TILEWRIGHT_DEVICE void issue(Consumer<design>& c, float (&d)[design.wgmma_n / 2], int subtile, bool accumulate) {
-    static_assert(design.feed == FeedKind::shared);
-    const int rows = subtile / design.wgmmas_along_n * wgmma_m;
-    const MatrixDescriptor a =
-        c.mma_a_descriptor + (c.ring.stage * design.shape.m + rows) * (row_bytes / descriptor_bytes);
-    const MatrixDescriptor b = mma_b_rows(c, subtile);
-#pragma unroll
-    for (int step = 0; step < wgmma_steps; ++step) {
-        wgmma<design.wgmma_n, design.mma_a.side.values, design.mma_b.side.values>(
-            d, a + step * (wgmma_k_bytes / descriptor_bytes), b + step * (wgmma_k_bytes / descriptor_bytes),
-            accumulate || step > 0);
-    }
-}
-
+/// Both operands from shared memory.
 template <Design design>
 struct Feed<design, FeedKind::shared> {
     TILEWRIGHT_DEVICE explicit Feed(const Consumer<design>& /*consumer*/) {}
 
+    /// d (+)= the subtile's rows of mma A times its rows of mma B, from the stage `c.ring`.
     TILEWRIGHT_DEVICE void issue(Consumer<design>& c, float (&d)[design.wgmma_n / 2], int subtile, bool accumulate) {
-        hopper::issue(c, d, subtile, accumulate);
+        const MatrixDescriptor a = mma_a_rows(c, subtile), b = mma_b_rows(c, subtile);
+#pragma unroll
+        for (int step = 0; step < wgmma_steps; ++step) {
+            const int at = step * (wgmma_k_bytes / descriptor_bytes);
+            wgmma<design.wgmma_n, design.mma_a.side.values, design.mma_b.side.values>(d, a + at, b + at,
+                                                                                      accumulate || step > 0);
+        }
     }
 
     TILEWRIGHT_DEVICE void complete() {}

@@ -48,12 +48,6 @@ TILEWRIGHT_DEVICE WordQuad codes_of_box(const Consumer<design>& c, const u8* fro
     return load_shared(codes[box * warp_threads]);
 }
 
-/// The index of a lane's pair of rows in a tile.
-template <Design design>
-TILEWRIGHT_DEVICE int pair_of_rows(const Consumer<design>& c) {
-    return c.warp * (warp_rows / 2) + c.lane / 4;
-}
-
 /// The fragments of both wgmmas of the box's `step`-th 32 k-elements.
 template <class Scales>
 TILEWRIGHT_DEVICE void decode_step_to_bf16(u32 (*fragments)[fragment_words], const WordQuad& codes,

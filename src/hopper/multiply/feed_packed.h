@@ -78,7 +78,7 @@ struct CodeScales {
     template <Design design>
     TILEWRIGHT_DEVICE static CodeScales load(const Consumer<design>& c, const StagedWeights& from) {
         const WordPair* const pairs = reinterpret_cast<const WordPair*>(from.scales);
-        const WordPair pair = load_shared(pairs[c.warp * (warp_rows / 2) + c.lane / 4]);
+        const WordPair pair = load_shared(pairs[pair_of_rows(c)]);
         return {{pair.values[0], pair.values[1]}};
     }
 

@@ -18,10 +18,9 @@ struct WindowFactors {
 /// side gets half of the power, which keeps both factors in fp32's range. If the power is odd, the scale gets the
 /// larger half.
 TILEWRIGHT_DEVICE WindowFactors window_factors(int exponent) {
-    constexpr int top = 6, none = -128;  // fp8_top_exponent, no_window
     constexpr u32 exponent_field = 0xFF80'0000;
-    const u32 twice = u32(exponent - top + 2 * 127);  // the biased exponent of half of the power
-    return {exponent != none, __builtin_bit_cast(float, twice << 22 & exponent_field),
+    const u32 twice = u32(exponent - formats::fp8_top_exponent + 2 * 127);  // the biased exponent of half of the power
+    return {exponent != formats::no_window, __builtin_bit_cast(float, twice << 22 & exponent_field),
             __builtin_bit_cast(float, (twice + 1) << 22 & exponent_field)};
 }
 
@@ -49,7 +48,7 @@ struct WindowsOfRows {
     TILEWRIGHT_DEVICE static WindowExponents exponents(const Consumer<design>& c, const StagedWeights& rows,
                                                        int window) {
         const u8* const first = begin(rows) + windows_head_bytes + window * packed_window_bytes;
-        const int pair = c.warp * (warp_rows / 2) + c.lane / 4;  // two pairs share a word
+        const int pair = pair_of_rows(c);  // two pairs share a word
         return {u32(load_shared(reinterpret_cast<const int*>(first)[pair / 2])) >> pair % 2 * 16};
     }
 };

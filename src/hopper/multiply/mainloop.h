@@ -1,4 +1,4 @@
-// The mainloop of a tile: it selects one of eight loops, and the work of a warpgroup without rows.
+// The mainloop of a tile: it selects the loop, and the work of a warpgroup without rows.
 #pragma once
 
 #include "hopper/multiply/deferred.h"
@@ -23,11 +23,11 @@ namespace tilewright::hopper {
 template <Design design, class StoreSubtile>
 TILEWRIGHT_DEVICE void multiply_k_block(Consumer<design>& c, Accumulators<design>& accumulators, Feed<design>& feed,
                                         Partial<design>& partial, PromotionScales<design>& scales, int k_block,
-                                        const Step& step, const StoreSubtile& store_subtile) {
+                                        const KBlockPlace& place, const StoreSubtile& store_subtile) {
     constexpr bool by_four = design.k_blocks_per_scale_copy == 4;
     // Narrow wgmmas complete before scales that are read after their issue arrive.
     constexpr bool rows_first = !by_four && (design.mma_b.scales_of_row > 0 || design.wgmma_n < 64);
-    const int stage = c.ring.stage, k_block_in_copy = step.in_four % design.k_blocks_per_scale_copy;
+    const int stage = c.ring.stage, k_block_in_copy = place.in_four % design.k_blocks_per_scale_copy;
     c.wait_full();
 #pragma unroll
     for (int subtile = 0; subtile < design.subtiles; ++subtile) {
@@ -37,7 +37,7 @@ TILEWRIGHT_DEVICE void multiply_k_block(Consumer<design>& c, Accumulators<design
         wgmma_fence();
         feed.issue(c, partial, subtile, false);
         wgmma_commit();
-        if (subtile == 0 && (step.first || (by_four && k_block_in_copy == 0))) {
+        if (subtile == 0 && (place.first || (by_four && k_block_in_copy == 0))) {
             next_block_scales(c, k_block);
             scales.read_blocks(c, k_block);
         }
@@ -51,10 +51,10 @@ TILEWRIGHT_DEVICE void multiply_k_block(Consumer<design>& c, Accumulators<design
         feed.complete();
         // Ahead of the promotion, so that the stage's refill starts earlier.
         if (subtile == design.subtiles - 1) c.release_previous();
-        promote<design>(accumulators[subtile], partial, scales, subtile, step);
+        promote<design>(accumulators[subtile], partial, scales, subtile, place);
     }
     if (!by_four && k_block + 1 < c.k_blocks) {
-        if (step.in_four == 3) next_block_scales(c, k_block + 1);
+        if (place.in_four == 3) next_block_scales(c, k_block + 1);
         scales.read_blocks(c, k_block + 1);
     }
 }

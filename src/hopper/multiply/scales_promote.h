@@ -207,7 +207,7 @@ struct PromotionScales {
 };
 
 /// The position of a k-block in its tile, as a compile-time constant.
-struct Step {
+struct KBlockPlace {
     bool first = false;
     int in_four = 0;  // k-block % 4
 };
@@ -215,12 +215,13 @@ struct Step {
 /// accumulator += partial * scale, in one of a lane's two rows.
 template <Design design>
 TILEWRIGHT_DEVICE void promote_row(float (&accumulator)[design.wgmma_n / 2], const Partial<design>& partial,
-                                   const PromotionScales<design>& scales, int subtile, const Step& step, int row) {
-    const int k_block_in_copy = step.in_four % design.k_blocks_per_scale_copy;
+                                   const PromotionScales<design>& scales, int subtile, const KBlockPlace& place,
+                                   int row) {
+    const int k_block_in_copy = place.in_four % design.k_blocks_per_scale_copy;
 #pragma unroll
     for (int i = 0; i < (design.wgmma_n / 2) / 2; ++i) {
         const int j = i / 2, index = 4 * j + 2 * row + i % 2;
-        const float before = step.first ? 0.0F : accumulator[index];
+        const float before = place.first ? 0.0F : accumulator[index];
         if constexpr (design.order.has(ScaleUse::chains)) {
             accumulator[index] =
                 fma(partial[index], scales.for_element(subtile, k_block_in_copy, j, 2 * row + i % 2), before);
@@ -234,9 +235,9 @@ TILEWRIGHT_DEVICE void promote_row(float (&accumulator)[design.wgmma_n / 2], con
 /// The tensor core's reads and writes use the same register banks.
 template <Design design>
 TILEWRIGHT_DEVICE void promote(float (&accumulator)[design.wgmma_n / 2], const Partial<design>& partial,
-                               const PromotionScales<design>& scales, int subtile, const Step& step) {
+                               const PromotionScales<design>& scales, int subtile, const KBlockPlace& place) {
 #pragma unroll
-    for (int row = 0; row < 2; ++row) promote_row<design>(accumulator, partial, scales, subtile, step, row);
+    for (int row = 0; row < 2; ++row) promote_row<design>(accumulator, partial, scales, subtile, place, row);
 }
 
 /// A tile's accumulators ahead of its first k-block.

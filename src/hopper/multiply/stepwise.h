@@ -84,9 +84,7 @@ struct StepFeed<design, FeedKind::shared> {
     template <int step>
     TILEWRIGHT_DEVICE void issue(Consumer<design>& c, Partial<design>& partial, int subtile) {
         constexpr int wgmmas = design.order.step == StepKind::bf16 ? 2 : 1, begin = step * wgmmas;
-        const int rows = subtile / design.wgmmas_along_n * wgmma_m;
-        const MatrixDescriptor a =
-            c.mma_a_descriptor + (c.ring.stage * design.shape.m + rows) * (row_bytes / descriptor_bytes);
+        const MatrixDescriptor a = mma_a_rows(c, subtile);
         pin(partial);
         wgmma_fence();
         const MatrixDescriptor b = mma_b_rows(c, subtile);

@@ -5,7 +5,6 @@
 
 #include "hopper/multiply/feed.h"
 #include "hopper/multiply/scales_promote.h"
-#include "hopper/multiply/unpromoted.h"
 
 namespace tilewright::hopper {
 
@@ -48,8 +47,8 @@ TILEWRIGHT_DEVICE void promote(Accumulators<design>& accumulators, InFlight<desi
 
 /// Issues `k_block`, then promotes the k-block that precedes it.
 template <Design design>
-TILEWRIGHT_DEVICE void step(Consumer<design>& c, Accumulators<design>& accumulators, InFlight<design>& block,
-                            InFlight<design>& before, int k_block) {
+TILEWRIGHT_DEVICE void issue_and_promote(Consumer<design>& c, Accumulators<design>& accumulators,
+                                         InFlight<design>& block, InFlight<design>& before, int k_block) {
     const int stage_before = c.ring.stage;
     c.advance();
     issue<design>(c, block);
@@ -76,11 +75,11 @@ TILEWRIGHT_DEVICE void multiply_two_partials(Consumer<design>& c, Accumulators<d
     int k_block = 1;
 #pragma unroll 1
     for (; k_block + 1 < c.k_blocks; k_block += 2) {
-        step<design>(c, accumulators, odd, even, k_block);
-        step<design>(c, accumulators, even, odd, k_block + 1);
+        issue_and_promote<design>(c, accumulators, odd, even, k_block);
+        issue_and_promote<design>(c, accumulators, even, odd, k_block + 1);
     }
     if (k_block < c.k_blocks) {
-        step<design>(c, accumulators, odd, even, k_block);
+        issue_and_promote<design>(c, accumulators, odd, even, k_block);
         promote_last(odd);
     } else {
         promote_last(even);

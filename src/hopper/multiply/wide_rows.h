@@ -100,11 +100,8 @@ private:
 
     /// The scales of a lane's two rows for 32 k-elements. A tile stores the ue8m0 scales of wide rows unchanged.
     TILEWRIGHT_DEVICE Pair scales_of(int half, int block) const {
-        const int row = c_.first_row() + half * wgmma_m;
-        const u8* const from = c_.shared.mma_a_values[c_.ring.stage] +
-                               row / packed_rows * packed_tile_bytes(design.b.scale_k) + packed_code_bytes;
-        const WordPair codes =
-            load_shared(reinterpret_cast<const WordPair*>(from)[c_.warp * (warp_rows / 2) + c_.lane / 4]);
+        const u8* const from = staged_bf16_tile(c_, half * design.wgmmas_along_n) + packed_code_bytes;
+        const WordPair codes = load_shared(reinterpret_cast<const WordPair*>(from)[pair_of_rows(c_)]);
         return {formats::decode_ue8m0(codes.values[0] >> 8 * block & 0xFF),
                 formats::decode_ue8m0(codes.values[1] >> 8 * block & 0xFF)};
     }

@@ -11,7 +11,7 @@ namespace tilewright::hopper {
 TILEWRIGHT_DEVICE u32 wide_rows(const PackArguments& a, i64 first_row, int below) {
     const int row = lane_index() / 8 * pack_strip_rows + lane_index() % 8 + below;
     const u32* const rows = reinterpret_cast<const u32*>(a.out + a.rows_at);
-    return ballot((load_global(rows + (first_row + row) * 2 + 1) >> 16 & pack_wide) != 0);
+    return ballot((load_global(rows + (first_row + row) * 2 + 1) >> 16 & packed_row_wide) != 0);
 }
 
 /// The largest number of windows of a tile's rows 16 w + g, or 8 below.
@@ -20,7 +20,7 @@ TILEWRIGHT_DEVICE int most_windows_of(const PackArguments& a, const u8* exponent
     for (u32 left = wide; left != 0; left &= left - 1) {
         const u8* const row = exponents + 2 * lowest_bit(left) + below;
         int windows = 0;
-        for (int i = 0; i < a.windows; ++i) windows += load_global(row + i * packed_rows) == u8(pack_no_window) ? 0 : 1;
+        for (int i = 0; i < a.windows; ++i) windows += load_global(row + i * packed_rows) == u8(no_window) ? 0 : 1;
         most = max(most, windows);
     }
     return most;

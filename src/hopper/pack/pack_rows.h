@@ -11,18 +11,11 @@
 
 namespace tilewright::hopper {
 
-// As in src/formats/row_exponents.h and packed_layout.h; tests/emulator/pack_weights_test.cpp compares.
+using formats::bf16_exponent_range, formats::fp8_exponent_range, formats::fp8_top_exponent;
+using formats::no_exponent, formats::no_window, formats::packed_row_kept, formats::packed_row_wide;
+
 inline constexpr int pack_block = 32;  // values that a lane reads at a time
 inline constexpr int pack_blocks = packed_k / pack_block;
-inline constexpr int pack_range_fp8 = 11;
-inline constexpr int pack_range_bf16 = 120;
-inline constexpr int pack_top_exponent = 6;
-inline constexpr int pack_no_exponent = -1000;
-inline constexpr int pack_no_window = -128;
-inline constexpr u32 pack_wide = 1;
-inline constexpr u32 pack_kept = 2;
-// A flag in a judgement's byte. The other bits are the number of windows of a wide row; for bf16 it is 1.
-inline constexpr u8 judged_kept = 128;
 
 /// k-blocks of rows that are in shared memory at a time.
 struct PackPart {
@@ -72,7 +65,7 @@ TILEWRIGHT_DEVICE int packed_nvfp4_scale(int ue4m3_code) {
 /// The windows of the four blocks of 128 k-elements, in descending order of the largest exponent.
 struct PackWindows {
     int count = 1;
-    int top[pack_blocks] = {pack_no_exponent, pack_no_exponent, pack_no_exponent, pack_no_exponent};
+    int top[pack_blocks] = {no_exponent, no_exponent, no_exponent, no_exponent};
     int of_block[pack_blocks] = {};
 };
 
@@ -81,15 +74,15 @@ TILEWRIGHT_DEVICE PackWindows find_windows(const int (&exponents)[pack_blocks]) 
     bool done[pack_blocks] = {};
 #pragma unroll
     for (int window = 0; window < pack_blocks; ++window) {
-        int top = pack_no_exponent;
+        int top = no_exponent;
 #pragma unroll
         for (int i = 0; i < pack_blocks; ++i) top = done[i] ? top : max(top, exponents[i]);
-        if (top == pack_no_exponent) break;
+        if (top == no_exponent) break;
         windows.count = window + 1;
         windows.top[window] = top;
 #pragma unroll
         for (int i = 0; i < pack_blocks; ++i) {
-            if (done[i] || exponents[i] == pack_no_exponent || top - exponents[i] > pack_range_fp8) continue;
+            if (done[i] || exponents[i] == no_exponent || top - exponents[i] > fp8_exponent_range) continue;
             windows.of_block[i] = window;
             done[i] = true;
         }
@@ -102,7 +95,7 @@ TILEWRIGHT_DEVICE void exponents_of(u32 scales, int (&exponents)[pack_blocks]) {
 #pragma unroll
     for (int i = 0; i < pack_blocks; ++i) {
         const int scale = int(scales >> i * 8 & 0xFFU);
-        exponents[i] = scale == ue8m0_nan ? pack_no_exponent : scale - ue8m0_bias;
+        exponents[i] = scale == ue8m0_nan ? no_exponent : scale - ue8m0_bias;
     }
 }
 
@@ -237,7 +230,7 @@ TILEWRIGHT_DEVICE JudgedRow judge_row(const PackArguments& a, const PackRow& row
         if constexpr (!spec.mxfp4) continue;
         join_range(judged);
         // A row with more than one window is wide. Earlier parts that were not wide have one window.
-        if (spec.for_fp8 && judged.wide(pack_range_fp8)) {
+        if (spec.for_fp8 && judged.wide(fp8_exponent_range)) {
             judged.windows = max(judged.windows, windows_of_row(row.staged, part));
         }
     }
@@ -255,12 +248,13 @@ TILEWRIGHT_DEVICE u32 power_bits(int exponent) {
 template <PackSpec spec>
 TILEWRIGHT_DEVICE void store_row(u32* to, const JudgedRow& judged, bool wide, bool kept) {
     const int reference = wide || !spec.mxfp4 ? 0 : judged.top() - ue8m0_bias;
-    u32 factor = power_bits(spec.mxfp4 && spec.for_fp8 ? reference - pack_top_exponent : reference);
+    u32 factor = power_bits(spec.mxfp4 && spec.for_fp8 ? reference - fp8_top_exponent : reference);
     if (wide) factor = power_bits(0);
     if (judged.nan()) factor = 0x7FC0'0000U;
     if (wide && spec.for_fp8) factor |= 0x8000'0000U;
     store_global(to, factor);
-    store_global(to + 1, (u32(reference) & 0xFFFFU) | ((wide ? pack_wide : 0U) | (kept ? pack_kept : 0U)) << 16);
+    store_global(to + 1, (u32(reference) & 0xFFFFU) | ((wide ? packed_row_wide : 0U) | (kept ? packed_row_kept : 0U))
+                                                          << 16);
 }
 
 }  // namespace tilewright::hopper

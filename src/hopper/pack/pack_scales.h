@@ -155,7 +155,7 @@ TILEWRIGHT_DEVICE JudgedRow judge_scales(const PackArguments& a, const PackRow& 
     const JudgedRow judged = judge_staged(words, k_blocks);
     const int column = column_of_largest(words, k_blocks, judged);
     const bool settled =
-        !row.exists || judged.empty() || (!judged.wide(pack_range_fp8) && load_codes(row, column).any());
+        !row.exists || judged.empty() || (!judged.wide(fp8_exponent_range) && load_codes(row, column).any());
     if (ballot(!settled) == 0) return judged;
     if (!settled) discount_zeros(a, row, words);
     sync_warp();
@@ -168,7 +168,7 @@ TILEWRIGHT_DEVICE JudgedRow judge_scales(const PackArguments& a, const PackRow& 
 template <PackSpec spec>
 TILEWRIGHT_DEVICE void store_judged(const PackArguments& a, const ScaleRows& rows, int row, const JudgedRow& judged,
                                     ScalesShared& shared) {
-    const bool wide = judged.wide(pack_range_fp8);
+    const bool wide = judged.wide(fp8_exponent_range);
     store_shared(shared.tops[row], wide ? wide_top : judged.top());
     const i64 tile = i64(rows.group) * ceil_div(a.n, packed_rows) + rows.row_tile;
     u32* const to = reinterpret_cast<u32*>(a.out + a.rows_at + (tile * packed_rows + row) * 8);
@@ -208,7 +208,7 @@ TILEWRIGHT_DEVICE void write_tile(const TileRows& rows, int k_block, u8* to) {
     for (int i = 0; i < 2; ++i) bytes[i] = relative_bytes<spec>(load_word(rows.words[i] + k_block), rows.tops[i]);
     store_global(reinterpret_cast<u64*>(to) + lane_index(), u64(bytes[0]) | u64(bytes[1]) << 32);
     u16* const exponents = reinterpret_cast<u16*>(to + pack_head_at + formats::windows_head_bytes);
-    store_global(exponents + lane_index(), u16(pack_top_exponent * 0x0101));
+    store_global(exponents + lane_index(), u16(fp8_top_exponent * 0x0101));
     if (lane_index() == 0) store_global(reinterpret_cast<IntQuad*>(to + pack_head_at), IntQuad{{1, 0, 0, 0}});
 }
 

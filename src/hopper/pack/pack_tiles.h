@@ -44,7 +44,7 @@ TILEWRIGHT_DEVICE void judge(const PackArguments& a, const PackStrip& strip, int
                              PackShared& shared) {
     const PackRow row = pack_row<spec>(a, strip, in_strip, staged);
     const JudgedRow judged = judge_row<spec>(a, row);
-    const bool wide = spec.mxfp4 && judged.wide(spec.for_fp8 ? pack_range_fp8 : pack_range_bf16);
+    const bool wide = spec.mxfp4 && judged.wide(spec.for_fp8 ? fp8_exponent_range : bf16_exponent_range);
     const bool kept = wide || judged.nan() || judged.differing != 0;
     if (lane_index() != 0) return;
     store_shared(shared.tops[in_strip], wide ? wide_top : judged.top());
@@ -64,12 +64,12 @@ TILEWRIGHT_DEVICE void judge(const PackArguments& a, const PackStrip& strip, int
 }
 
 /// The tiles of a part. Consecutive tiles along k are the same number of bytes apart.
-struct PackTiles {
+struct TilesOfStrip {
     u8* first = nullptr;
     i64 step = 0;
 };
 
-TILEWRIGHT_DEVICE PackTiles tiles_of(const PackArguments& a, const PackStrip& strip, PackPart part) {
+TILEWRIGHT_DEVICE TilesOfStrip tiles_of(const PackArguments& a, const PackStrip& strip, PackPart part) {
     const auto at = [&](int k_block) {
         return packed_tile_index(a.n, a.k, strip.group, strip.row_tile, k_block) * a.tile_bytes;
     };
@@ -80,7 +80,7 @@ TILEWRIGHT_DEVICE PackTiles tiles_of(const PackArguments& a, const PackStrip& st
 /// k-elements.
 template <PackSpec spec>
 TILEWRIGHT_DEVICE void write_codes(const PackArguments& a, const PackStrip& strip, PackPart part,
-                                   const PackTiles& tiles, const u8* staged) {
+                                   const TilesOfStrip& tiles, const u8* staged) {
     constexpr int halves = 2, half_bytes = warp_threads * 16;
     const int pitch = pack_pitch(a.part, spec.mxfp4), lane = lane_index(), warp = warp_index();
     const u8* from = staged + lane / 4 * pitch + lane % 4 * 4 + warp * (packed_k / 2);
@@ -110,7 +110,7 @@ TILEWRIGHT_DEVICE u32 full_bytes(u32 word) {
 /// zero, so one subtraction suffices.
 template <PackSpec spec>
 TILEWRIGHT_DEVICE u32 relative_bytes(u32 scales, int top) {
-    constexpr int top_byte = spec.for_fp8 ? 2 * pack_top_exponent : 2 * ue8m0_bias - 1;
+    constexpr int top_byte = spec.for_fp8 ? 2 * fp8_top_exponent : 2 * ue8m0_bias - 1;
     return choose_bits(full_bytes(scales), u32(top) * 0x0101'0101U, scales) - u32(top - top_byte) * 0x0101'0101U;
 }
 
@@ -124,8 +124,8 @@ TILEWRIGHT_DEVICE u32 split_bytes(const PackWindows& windows, const int (&expone
         for (int window = 0; window < pack_blocks; ++window) {
             if (windows.of_block[i] == window) top = windows.top[window];
         }
-        const int below = exponents[i] == pack_no_exponent ? 0 : top - exponents[i];
-        bytes |= u32((2 * pack_top_exponent - below) | windows.of_block[i] << 4) << i * 8;
+        const int below = exponents[i] == no_exponent ? 0 : top - exponents[i];
+        bytes |= u32((2 * fp8_top_exponent - below) | windows.of_block[i] << 4) << i * 8;
     }
     return bytes;
 }
@@ -140,10 +140,10 @@ TILEWRIGHT_DEVICE u32 windowed_bytes(u32 staged, PackWindows& windows) {
 
 /// The form of a window's exponent in a tile.
 TILEWRIGHT_DEVICE u8 window_exponent(const PackWindows& windows, bool wide, int window) {
-    int top = window == 0 && !wide ? pack_top_exponent : pack_no_window;
+    int top = window == 0 && !wide ? fp8_top_exponent : no_window;
 #pragma unroll
     for (int i = 0; i < pack_blocks; ++i) {
-        if (wide && i == window && i < windows.count) top = windows.top[i] == pack_no_exponent ? 0 : windows.top[i];
+        if (wide && i == window && i < windows.count) top = windows.top[i] == no_exponent ? 0 : windows.top[i];
     }
     return u8(top);
 }
@@ -181,7 +181,7 @@ TILEWRIGHT_DEVICE u32 mxfp4_bytes(const PackArguments& a, const PackRow& row, in
 /// A lane writes a row's scales of a tile, in the order of the rows there.
 template <PackSpec spec>
 TILEWRIGHT_DEVICE void write_scales(const PackArguments& a, const PackStrip& strip, PackPart part,
-                                    const PackTiles& tiles, u8* staged, const PackShared& shared) {
+                                    const TilesOfStrip& tiles, u8* staged, const PackShared& shared) {
     constexpr int at_once = warp_threads / pack_strip_rows, bytes = pack_scale_bytes<spec>;
     const int place = lane_index() % pack_strip_rows, in_strip = place / 2 + place % 2 * 8;
     const PackRow row = pack_row<spec>(a, strip, in_strip, staged);
@@ -220,7 +220,7 @@ __global__ void __launch_bounds__(quantize_threads, 3) pack_tiles(const __grid_c
             each_row([&](int row) { stage_row<spec>(a, pack_row<spec>(a, strip, row, staged), part, again); });
         }
         sync_block();
-        const PackTiles tiles = tiles_of(a, strip, part);
+        const TilesOfStrip tiles = tiles_of(a, strip, part);
         write_codes<spec>(a, strip, part, tiles, staged);
         write_scales<spec>(a, strip, part, tiles, staged, shared);
     }

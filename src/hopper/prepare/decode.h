@@ -9,7 +9,7 @@
 
 #include "base/math.h"
 #include "formats/codec.h"
-#include "hopper/ptx/lanes.h"
+#include "hopper/ptx/integers.h"
 #include "hopper/quantize/scale.h"
 
 namespace tilewright::hopper {
@@ -139,10 +139,7 @@ TILEWRIGHT_DEVICE void decode_strip(const DecodeArguments& a, const DecodedRow& 
 /// The number of rows of matrix `index`.
 TILEWRIGHT_DEVICE int row_count(const DecodeArguments& a, int index) {
     if (a.row_counts == nullptr) return a.rows;
-    const i64 at = index * a.row_counts_stride;
-    const i64 count = a.row_counts_are_64_bit ? load_global(static_cast<const i64*>(a.row_counts) + at)
-                                              : load_global(static_cast<const int*>(a.row_counts) + at);
-    return int(max(i64(0), min(count, i64(a.rows))));
+    return clamped(load_integer(a.row_counts, a.row_counts_are_64_bit, index * a.row_counts_stride), a.rows);
 }
 
 /// A warp decodes one strip of a row at a time, through the existing rows of one matrix after another. Each lane holds

@@ -136,6 +136,10 @@ struct MeasuredScales {
     int features = 1;
 };
 
+/// A flag in the byte that the kernel which packs writes per row. The other bits are the number of windows of a wide
+/// row; for bf16 it is 1.
+inline constexpr u8 judged_kept = 128;
+
 /// Weights to be packed, and the places of the sections of the packed weights (src/formats/packed_layout.h), in bytes.
 struct PackArguments {
     const u8* codes = nullptr;

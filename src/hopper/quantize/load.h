@@ -35,7 +35,7 @@ TILEWRIGHT_DEVICE void load_any(const QuantizeArguments& arguments, int group, i
 #pragma unroll
     for (int i = 0; i < lane_features; ++i) {
         const bool exists = feature + i < arguments.features;
-        if constexpr (is_packed(q)) {
+        if constexpr (holds_pairs(q)) {
             const i64 index = row_of_x(arguments, group, token) + (feature + i) * arguments.x.feature_stride;
             const u32 code = exists ? load_global(static_cast<const u16*>(arguments.x.data) + index) : 0U;
             to[i / 2] = i % 2 == 0 ? code : to[i / 2] | code << 16;
@@ -72,7 +72,7 @@ TILEWRIGHT_DEVICE void load_tile(const QuantizeArguments& arguments, const Token
     if constexpr (q.formula != Formula::x && q.vectors) {
         return load_activated(arguments, tile.group, tile.token + token, feature, whole, has, h);
     }
-    if constexpr (is_packed(q) && q.vectors) {
+    if constexpr (holds_pairs(q) && q.vectors) {
         if (whole && arguments.index == nullptr) return load_whole(arguments, tile, h);
     }
     i64 rows[lane_tokens] = {};  // An index is loaded for all tokens before the first number.

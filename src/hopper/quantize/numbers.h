@@ -21,11 +21,11 @@ TILEWRIGHT_DEVICE float number_of(const u32 (&run)[words], int i) {
 
 template <Quantizer q>
 struct Numbers {
-    static constexpr int words = is_packed(q) ? lane_features / 2 : lane_features;
+    static constexpr int words = holds_pairs(q) ? lane_features / 2 : lane_features;
     u32 held[lane_tokens][words];
 
     TILEWRIGHT_DEVICE float at(int j, int i) const {
-        if constexpr (!is_packed(q)) return __builtin_bit_cast(float, held[j][i]);
+        if constexpr (!holds_pairs(q)) return __builtin_bit_cast(float, held[j][i]);
         return number_of<q>(held[j], i);
     }
     /// Makes the compiler compute derived values again after this point, because keeping them would take registers.

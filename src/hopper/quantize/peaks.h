@@ -16,7 +16,7 @@ TILEWRIGHT_DEVICE float include(float peak, float number) {
 
 /// Whether numbers have 16 bits, at most 11 of them significant.
 template <Quantizer q, CopySpec copy>
-inline constexpr bool are_short = is_packed(q) && !has_factors(copy);
+inline constexpr bool are_short = holds_pairs(q) && !has_factors(copy);
 
 /// A lane's peaks of its tokens (by_token) or features.
 template <Quantizer q, CopySpec copy, bool by_token>

@@ -11,7 +11,7 @@ namespace tilewright::hopper {
 /// tokens, the prefetched tile is off by that many tokens, but always within x.
 template <Quantizer q>
 TILEWRIGHT_DEVICE void prefetch_later(const QuantizeArguments& arguments, TokenTile tile) {
-    static_assert(is_packed(q));
+    static_assert(holds_pairs(q));
     if (arguments.index != nullptr) return;  // The rows of the later tile would have to be loaded first.
     const int width = arguments.feature_tiles * quantize_block;
     tile.token += arguments.later_tokens;

@@ -120,9 +120,9 @@ constexpr bool is_measured(const CopySpec& copy) {
 constexpr bool has_factors(const CopySpec& copy) { return copy.token_factors || copy.feature_factors; }
 /// Whether numbers of x are kept as in memory, two per word if they have 16 bits, and converted at each use. In f32
 /// they would take twice the registers.
-constexpr bool is_packed(const Quantizer& q) { return q.formula == Formula::x && q.source != Number::f32; }
+constexpr bool holds_pairs(const Quantizer& q) { return q.formula == Formula::x && q.source != Number::f32; }
 /// Whether an operand's factors multiply h in its registers; the other operand then needs h again.
-constexpr bool is_multiplied(const Quantizer& q, const CopySpec& copy) { return !is_packed(q) && has_factors(copy); }
+constexpr bool is_multiplied(const Quantizer& q, const CopySpec& copy) { return !holds_pairs(q) && has_factors(copy); }
 constexpr CopySpec without_factors(CopySpec copy) {
     copy.token_factors = copy.feature_factors = false;
     return copy;
@@ -168,7 +168,7 @@ constexpr int short_tile_rows(Number source) { return quantize_warps * short_row
 /// Blocks per SM, as far as registers allow.
 constexpr int blocks_per_sm(const Quantizer& q) {
     const bool one = !is_written(q.rows) || !is_written(q.columns);
-    if (!is_packed(q) || has_factors(q.rows) || has_factors(q.columns)) return 2;
+    if (!holds_pairs(q) || has_factors(q.rows) || has_factors(q.columns)) return 2;
     if (one) return 4;
     if (!q.vectors) return 2;
     return q.grouped && !shares_codes(q) && q.columns.scaled != ScaledBy::square ? 4 : 3;
@@ -187,7 +187,7 @@ constexpr bool reads_twice(const Quantizer& q) {
 /// compute for about as long as their bytes take. With more blocks, and for SwiGLU, it makes kernels slower
 /// (docs/experiments/023-quantizers.md).
 constexpr bool is_prefetched(const Quantizer& q) {
-    return q.vectors && is_packed(q) && (has_factors(q.rows) || has_factors(q.columns));
+    return q.vectors && holds_pairs(q) && (has_factors(q.rows) || has_factors(q.columns));
 }
 inline constexpr int prefetched_bytes = 128;
 /// The distance in blocks to the block whose tile is prefetched: the number of blocks that an H100 or H200 runs at a

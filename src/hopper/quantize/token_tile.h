@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/math.h"
+#include "hopper/ptx/integers.h"
 #include "hopper/ptx/ptx_numbers.h"
 #include "hopper/quantize/arguments.h"
 #include "hopper/quantize/quantizer.h"
@@ -24,10 +25,8 @@ struct TokenTile {
 };
 
 TILEWRIGHT_DEVICE int group_end(const QuantizeArguments& arguments, int group) {
-    if (!arguments.ends_are_wide)
-        return load_global(static_cast<const int*>(arguments.ends) + group * arguments.ends_stride);
-    const i64 end = load_global(static_cast<const i64*>(arguments.ends) + i64(group) * arguments.ends_stride);
-    return end < 0 ? 0 : end > arguments.tokens ? arguments.tokens : int(end);
+    const i64 end = load_integer(arguments.ends, arguments.ends_are_wide, i64(group) * arguments.ends_stride);
+    return clamped(end, arguments.tokens);
 }
 
 /// The strip-th 128 tokens of all groups, by a warp together. It searches 32 groups at a time, whose ends and strips
@@ -39,22 +38,9 @@ TILEWRIGHT_DEVICE TokenTile find_strip(const QuantizeArguments& arguments, int s
     for (int first = 0; first < arguments.groups; first += warp_threads) {
         const int group = first + lane;
         // The ends ascend, and so do the ends clamped between the previous end and the number of tokens.
-        int end = group < arguments.groups ? min(group_end(arguments, group), arguments.tokens) : 0;
-        end = max(end, begin);
-#pragma unroll
-        for (int step = 1; step < warp_threads; step *= 2) {
-            const int other = from_lane(end, lane - step);
-            if (lane >= step) end = max(end, other);
-        }
-        const int other = from_lane(end, lane - 1);
-        const int own_begin = lane == 0 ? begin : other;
-        const int own_strips = ceil_div(end - own_begin, quantize_block);
-        int strips = own_strips;
-#pragma unroll
-        for (int step = 1; step < warp_threads; step *= 2) {
-            const int below = from_lane(strips, lane - step);
-            if (lane >= step) strips += below;
-        }
+        const int stored = group < arguments.groups ? group_end(arguments, group) : 0;
+        const int own_begin = begin_after_earlier(stored, begin), end = max(stored, own_begin);
+        const int own_strips = ceil_div(end - own_begin, quantize_block), strips = sum_of_lanes(own_strips);
         const u32 has_it = ballot(before + strips > strip);
         if (has_it != 0) {
             const int index = strip - (before + strips - own_strips);  // in the lane's group
@@ -66,7 +52,6 @@ TILEWRIGHT_DEVICE TokenTile find_strip(const QuantizeArguments& arguments, int s
                     .column = strip * quantize_block};
         }
         before += from_lane(strips, warp_threads - 1);
-        begin = from_lane(end, warp_threads - 1);
     }
     return {};
 }

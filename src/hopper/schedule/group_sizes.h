@@ -7,7 +7,7 @@
 #pragma once
 
 #include "hopper/arguments.h"
-#include "hopper/ptx/lanes.h"
+#include "hopper/ptx/integers.h"
 
 namespace tilewright::hopper {
 
@@ -18,9 +18,7 @@ struct RowRange {
 };
 
 TILEWRIGHT_DEVICE i64 size_at(const GroupSizes& sizes, int index) {
-    const i64 at = index * sizes.stride;
-    if (sizes.is_64_bit) return load_global(static_cast<const i64*>(sizes.data) + at);
-    return load_global(static_cast<const int*>(sizes.data) + at);
+    return load_integer(sizes.data, sizes.is_64_bit, index * sizes.stride);
 }
 
 TILEWRIGHT_DEVICE int size_bytes(const GroupSizes& sizes) { return sizes.is_64_bit ? 8 : 4; }
@@ -91,15 +89,15 @@ private:
     static constexpr int no_group = -1;      // any index out of range
     static constexpr int past_the_end = -2;  // no row
 
-    TILEWRIGHT_DEVICE bool is_packed() const { return sizes_.stride == 1 && !sizes_.is_64_bit; }
-    TILEWRIGHT_DEVICE const int* packed() const { return static_cast<const int*>(sizes_.data); }
+    TILEWRIGHT_DEVICE bool is_adjacent() const { return sizes_.stride == 1 && !sizes_.is_64_bit; }
+    TILEWRIGHT_DEVICE const int* adjacent() const { return static_cast<const int*>(sizes_.data); }
     TILEWRIGHT_DEVICE int group_of(i64 index) const { return index >= 0 && index < groups_ ? int(index) : no_group; }
 
     TILEWRIGHT_DEVICE void read(SizeWindow& to, int row) const {
         const int first = row + lane_index();
         // One warp is slow, so the usual case takes few instructions (docs/hopper_lessons.md).
-        if (is_packed() && row + sizes_at_once <= rows_) {
-            const int* const from = packed() + first;
+        if (is_adjacent() && row + sizes_at_once <= rows_) {
+            const int* const from = adjacent() + first;
 #pragma unroll
             for (int i = 0; i < sizes_per_lane; ++i) to[i] = group_of(load_global(from + i * warp_threads));
             return;
@@ -139,11 +137,11 @@ private:
 
     /// Skips rows of the open run, many at a time.
     TILEWRIGHT_DEVICE void skip_rows(SizeWindow& later) {
-        if (!is_packed() || reinterpret_cast<u64>(packed()) % sizeof(IntQuad) != 0) return;
+        if (!is_adjacent() || reinterpret_cast<u64>(adjacent()) % sizeof(IntQuad) != 0) return;
         const int end = last_ < 0 || rows_ - begin_ < longest_ ? rows_ : begin_ + longest_;
 #pragma unroll 1
         for (; row_ + leap <= end; row_ += leap) {
-            const IntQuad* const from = reinterpret_cast<const IntQuad*>(packed() + row_) + lane_index();
+            const IntQuad* const from = reinterpret_cast<const IntQuad*>(adjacent() + row_) + lane_index();
             int differs[quads] = {};
             int any = 0;
 #pragma unroll
@@ -241,7 +239,7 @@ private:
             sizes[i] = group_ + i * warp_threads + lane_index() < groups_ ? load_global(from) : 0;
         }
 #pragma unroll
-        for (int i = 0; i < sizes_per_lane; ++i) window_[i] = clamped(sizes[i]);
+        for (int i = 0; i < sizes_per_lane; ++i) window_[i] = clamped(sizes[i], rows_);
     }
 
     TILEWRIGHT_DEVICE int entries() const { return sizes_.kind == SizeKind::indices ? sizes_.blocks : groups_; }
@@ -260,7 +258,7 @@ private:
         if (sizes_.kind == SizeKind::indices) {
             range = run_from(lane < sizes_.blocks && entry < groups_ ? entry : -1);
         } else {
-            range = {.begin = 0, .end = clamped(entry), .group = lane};
+            range = {.begin = 0, .end = clamped(entry, rows_), .group = lane};
             if (sizes_.kind == SizeKind::ends) begin_where_last_ends(range);
         }
         return true;
@@ -282,22 +280,9 @@ private:
         return row < u32(rows_) ? int(row) : rows_;
     }
 
-    TILEWRIGHT_DEVICE int clamped(i64 size) const { return size < 0 ? 0 : size < rows_ ? int(size) : rows_; }
-
-    /// The next multiple of the alignment, limited to the number of rows.
-    TILEWRIGHT_DEVICE int aligned(int row) const {
-        if (sizes_.alignment == 1) return row;
-        const int rest = row % sizes_.alignment, missing = rest == 0 ? 0 : sizes_.alignment - rest;
-        return missing <= rows_ - row ? row + missing : rows_;
-    }
-
     TILEWRIGHT_DEVICE void begin_where_last_ends(RowRange& range) {
-        const int furthest = largest_of_lanes(aligned(range.end));
-        const int before = from_lane(furthest, lane_index() - 1);
-        range.begin = lane_index() > 0 && before > begin_ ? before : begin_;
+        range.begin = begin_after_earlier(next_aligned(range.end, sizes_.alignment, rows_), begin_);
         if (range.end < range.begin) range.end = range.begin;
-        const int last = from_lane(furthest, warp_threads - 1);
-        begin_ = last > begin_ ? last : begin_;
     }
 
     const GroupSizes& sizes_;

@@ -9,9 +9,7 @@ namespace tilewright::hopper {
 
 /// The group of a row. A negative value means no group.
 TILEWRIGHT_DEVICE int group_of_row(const GroupSizes& sizes, int groups, u32 row) {
-    const i64 at = row * sizes.row_stride;
-    const i64 group = sizes.is_64_bit ? load_global(static_cast<const i64*>(sizes.data) + at)
-                                      : load_global(static_cast<const int*>(sizes.data) + at);
+    const i64 group = load_integer(sizes.data, sizes.is_64_bit, row * sizes.row_stride);
     return group >= 0 && group < groups ? int(group) : -1;
 }
 

@@ -62,21 +62,16 @@ private:
         next_begin_ = next_column_ = 0;
     }
 
-    TILEWRIGHT_DEVICE int clamped(i64 size) const { return size < 0 ? 0 : size < k_limit_ ? int(size) : k_limit_; }
-
     TILEWRIGHT_DEVICE void read_next() {
         first_ += warp_threads;
         const int group = first_ + lane_index();
-        const int size = group < groups_ ? clamped(size_at(sizes_, group)) : 0;
+        const int size = group < groups_ ? clamped(size_at(sizes_, group), k_limit_) : 0;
         if (sizes_.kind == SizeKind::counts) {
             begin_ = sum_before(size, k_limit_, next_begin_);
             k_ = min(size, k_limit_ - begin_);
         } else {
-            const int furthest = max(largest_of_lanes(size), next_begin_);
-            const int before = from_lane(furthest, lane_index() - 1);
-            begin_ = lane_index() == 0 ? next_begin_ : before;
+            begin_ = begin_after_earlier(size, next_begin_);
             k_ = max(size - begin_, 0);
-            next_begin_ = from_lane(furthest, warp_threads - 1);
         }
         column_ = sum_before(min(tiles_along(k_, row_bytes), columns_), columns_, next_column_);
     }
@@ -106,7 +101,7 @@ public:
 
     TILEWRIGHT_DEVICE WorkTileOf<design> next() {
         const WorkTile tile = tiles_.next();
-        WorkTileOfK work{.row = tile.row, .column = tile.column, .batch = tile.batch, .exists = tile.exists};
+        WorkTileOfK work = without_k(tile);
         if (tile.exists == 0) return work;
         origins_.find(tile.batch);
         work.k_block = origins_.column();

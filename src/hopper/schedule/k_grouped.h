@@ -44,24 +44,12 @@ private:
         next_begin_ = 0;
     }
 
-    TILEWRIGHT_DEVICE int clamped(i64 size) const { return size < 0 ? 0 : size < k_ ? int(size) : k_; }
-
-    /// The next multiple of the alignment, limited to k.
-    TILEWRIGHT_DEVICE int aligned(int k) const {
-        const int rest = k % sizes_.alignment, missing = rest == 0 ? 0 : sizes_.alignment - rest;
-        return missing <= k_ - k ? k + missing : k_;
-    }
-
     TILEWRIGHT_DEVICE void read_next() {
         first_ += warp_threads;
         const int group = first_ + lane_index();
-        end_ = group < groups_ ? clamped(size_at(sizes_, group)) : 0;
-        const int furthest = largest_of_lanes(aligned(end_));
-        const int before = from_lane(furthest, lane_index() - 1);
-        begin_ = lane_index() > 0 && before > next_begin_ ? before : next_begin_;
+        end_ = group < groups_ ? clamped(size_at(sizes_, group), k_) : 0;
+        begin_ = begin_after_earlier(next_aligned(end_, sizes_.alignment, k_), next_begin_);
         if (end_ < begin_) end_ = begin_;
-        const int last = from_lane(furthest, warp_threads - 1);
-        next_begin_ = last > next_begin_ ? last : next_begin_;
     }
 
     const GroupSizes& sizes_;
@@ -84,7 +72,7 @@ public:
 
     TILEWRIGHT_DEVICE WorkTileOf<design> next() {
         const WorkTile tile = tiles_.next();
-        WorkTileOfK work{.row = tile.row, .column = tile.column, .batch = tile.batch, .exists = tile.exists};
+        WorkTileOfK work = without_k(tile);
         if (tile.exists == 0) return work;
         const KRange range = ranges_.of(tile.batch);
         work.k_block = range.begin / design.stage_k;

@@ -40,6 +40,11 @@ struct WorkTileOfK {
     constexpr bool lacks_k() const { return k == 0; }
 };
 
+/// The tile of a group whose k is not known yet.
+constexpr WorkTileOfK without_k(const WorkTile& tile) {
+    return {.row = tile.row, .column = tile.column, .batch = tile.batch, .exists = tile.exists};
+}
+
 template <bool of_k>
 struct WorkTileKind {
     using Type = WorkTile;

@@ -114,6 +114,16 @@ TILEWRIGHT_DEVICE void stage_16_bit(const Consumer<design>& c, const Accumulator
     }
 }
 
+/// Tells the store warp that the warp's part of the warpgroup's D is staged.
+template <Design design>
+TILEWRIGHT_DEVICE void give_to_store(Consumer<design>& c, int lane) {
+    fence_async_proxy();
+    sync_warp();
+    warp_arrives<design>(c.shared.staged[c.warpgroup], lane);
+    c.staged.advance();
+    c.stamp(Event::staged);
+}
+
 /// Stages the warpgroup's share for the store warp.
 template <Design design, int bytes>
 TILEWRIGHT_DEVICE void store_by_tma(Consumer<design>& c, const Accumulators<design>& accumulators) {
@@ -138,11 +148,7 @@ TILEWRIGHT_DEVICE void store_by_tma(Consumer<design>& c, const Accumulators<desi
                 }
             }
         }
-        fence_async_proxy();
-        sync_warp();
-        warp_arrives<design>(c.shared.staged[c.warpgroup], lane);
-        c.staged.advance();
-        c.stamp(Event::staged);
+        give_to_store<design>(c, lane);
     }
 }
 
@@ -158,12 +164,7 @@ TILEWRIGHT_DEVICE void store_subtile(Consumer<design>& c, Accumulators<design>& 
     constexpr int columns = design.wgmma_n;
     stage_16_bit<design>(c, accumulators, subtile / design.wgmmas_along_n, subtile % design.wgmmas_along_n * columns,
                          columns, lane, true);
-    if (subtile < design.subtiles - 1) return;
-    fence_async_proxy();
-    sync_warp();
-    warp_arrives<design>(c.shared.staged[c.warpgroup], lane);
-    c.staged.advance();
-    c.stamp(Event::staged);
+    if (subtile == design.subtiles - 1) give_to_store<design>(c, lane);
 }
 
 // ---- Consumers choose the way of D
