@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "api/link_rates.h"
+#include "formats/recipe_of.h"
 #include "launch/moe.h"
 #include "launch/preparation.h"
 #include "launch/quantize.h"
@@ -36,11 +37,6 @@ std::int64_t bytes_of(const Operand& operand) {
     return bytes_of(operand.values) + bytes_of(operand.scales) + bytes_of(operand.tensor_scale);
 }
 
-std::string recipe_text(const Operand& operand) {
-    if (operand.granularity == Granularity::none) return std::string(name(operand.values.format));
-    return name(OperandRecipe{operand.values.format, operand.granularity, operand.scales.format});
-}
-
 double ExplainedSteps::copy_seconds(std::int64_t bytes, std::int64_t link_bytes) const {
     return std::max(static_cast<double>(bytes) / (copy_rate * device_.memory_bytes_per_second),
                     static_cast<double>(link_bytes) / pulled_bytes_per_second);
@@ -59,7 +55,7 @@ void ExplainedSteps::add_up_to_combine(const Moe& layer, const MoeSteps& made, c
     add_product("up", made.up);
     const moe::ActivateStep& step = made.activate;
     add_copy({.name = "activate",
-              .what = std::string(name(layer.unit.kind)) + " to " + recipe_text(step.out),
+              .what = std::string(name(layer.unit.kind)) + " to " + name(recipe_of(step.out)),
               .bytes = share_of(bytes_of(step.gate_up) + bytes_of(step.factors), expected.rows) +
                        share_of(bytes_of(step.out), step.clears ? 1 : expected.rows)});
     if (made.staged_h) add_quantizer(*made.staged_h, layer.round_up);
@@ -77,7 +73,7 @@ void ExplainedSteps::add_product(const std::string& name, const Product& product
 
 void ExplainedSteps::add_quantizer(const StagedOperand& staged, bool round_up) {
     add_copy({.name = "quantize",
-              .what = std::string(name(staged.numbers.format)) + " to " + recipe_text(staged.out),
+              .what = std::string(name(staged.numbers.format)) + " to " + name(recipe_of(staged.out)),
               .bytes = bytes_of(staged.numbers) + bytes_of(staged.out),
               .launches = launches_of(staged, round_up)});
 }
@@ -95,11 +91,12 @@ void ExplainedSteps::add_rows(const Moe& layer, const MoeSteps& made, const Expe
     if (!made.permute) return;
     const moe::PermuteStep& step = *made.permute;
     const std::string with_route = made.route && !routes_first ? ", with the route" : "";
-    add_copy({.name = "permute",
-              .what = std::to_string(share_of(rows, expected.rows)) + " rows of " + recipe_text(step.out) + with_route,
-              .bytes = share_of(bytes_of(step.x) + bytes_of(step.quantized), expected.tokens) + bytes_of(step.factors) +
-                       bytes_of(step.places) + share_of(bytes_of(step.out), expected.rows),
-              .link_bytes = expected.link_bytes});
+    add_copy(
+        {.name = "permute",
+         .what = std::to_string(share_of(rows, expected.rows)) + " rows of " + name(recipe_of(step.out)) + with_route,
+         .bytes = share_of(bytes_of(step.x) + bytes_of(step.quantized), expected.tokens) + bytes_of(step.factors) +
+                  bytes_of(step.places) + share_of(bytes_of(step.out), expected.rows),
+         .link_bytes = expected.link_bytes});
 }
 
 }  // namespace tilewright

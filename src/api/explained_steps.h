@@ -19,9 +19,6 @@ inline constexpr double launch_seconds = 2.4e-6;
 std::int64_t bytes_of(const Tensor& tensor);
 std::int64_t bytes_of(const Operand& operand);
 
-/// "1x128", "bf16"
-std::string recipe_text(const Operand& operand);
-
 /// Which part of the tokens and rows that have room is expected to exist.
 struct ExpectedShares {
     double tokens = 1;  // those that choose an expert here

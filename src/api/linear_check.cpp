@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "api/shown.h"
+#include "formats/recipe_of.h"
 
 namespace tilewright {
 namespace {
@@ -57,8 +58,7 @@ public:
 
     void granularity(const std::string& operand, const Operand& given, const OperandRecipe& expected) {
         if (given.granularity == expected.granularity && given.values.format == expected.values) return;
-        const OperandRecipe own{given.values.format, given.granularity, given.scales.format};
-        add({operand, tilewright::name(own), tilewright::name(expected) + ", because of the recipe", ""});
+        add({operand, tilewright::name(recipe_of(given)), tilewright::name(expected) + ", because of the recipe", ""});
     }
 
     void options() {

@@ -8,6 +8,7 @@
 
 #include "api/moe_steps.h"
 #include "api/shown.h"
+#include "formats/recipe_of.h"
 #include "launch/moe.h"
 #include "problem/findings.h"
 #include "problem/strided.h"
@@ -209,7 +210,7 @@ void check_recipe(const Moe& layer, MoeFindings& findings) {
         findings.add("activations", name(recipe), "scales of single rows: 1x128, row, tensor, mxfp8, nvfp4 or bf16");
     }
     if (!layer.quantized.values.given()) return;
-    const OperandRecipe own = moe::recipe_of(layer.quantized);
+    const OperandRecipe own = recipe_of(layer.quantized);
     const bool alike = own.values == recipe.values && own.granularity == recipe.granularity &&
                        (own.granularity == Granularity::none || own.scales == recipe.scales);
     if (!alike) findings.add("quantized", name(own), name(recipe) + ", as activations");

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "formats/quantize_cpu.h"
+#include "formats/recipe_of.h"
 #include "launch/quantize.h"
 
 namespace tilewright {
@@ -27,7 +28,7 @@ void quantize_staged(const StagedOperand& staged, bool round_up, const Conversio
     if (staged.ends.given() && is_on_gpu(numbers)) {
         cuda::run(launch::lower_groups(staged.ends, numbers.shape[0], {}, numbers), numbers.device.index, how.stream);
     }  // on the CPU the other rows are zeros already
-    quantize(numbers, {.recipe = moe::recipe_of(staged.out), .round_up = round_up}, staged.out, how);
+    quantize(numbers, {.recipe = recipe_of(staged.out), .round_up = round_up}, staged.out, how);
 }
 
 }  // namespace

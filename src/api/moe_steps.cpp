@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/math.h"
+#include "formats/recipe_of.h"
 
 namespace tilewright {
 namespace {
@@ -129,7 +130,7 @@ private:
 
     /// Memory for rows of an operand. Scales of the whole tensor stay where they are.
     Operand copied(const Operand& from, const Dims& shape) {
-        const OperandRecipe recipe = moe::recipe_of(from);
+        const OperandRecipe recipe = recipe_of(from);
         if (row_block(recipe.granularity) == 1) {
             Operand made = arena_.rows(recipe, shape);
             made.tensor_scale = from.tensor_scale;

@@ -31,7 +31,7 @@ void check_for_gpu(const Operand& weights) {
 
 void check_host(const Operand& weights) {
     require(!is_on_gpu(weights), {.operand = "weights.values",
-                                  .given = "memory of cuda:" + std::to_string(weights.values.device.index),
+                                  .given = formats::memory_of(weights.values.device),
                                   .expected = "host memory, because out was not passed",
                                   .advice = "allocate packed_bytes(weights) bytes on the GPU and pass them as out"});
 }

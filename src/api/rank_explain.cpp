@@ -13,6 +13,7 @@
 #include "api/link_rates.h"
 #include "api/rank_check.h"
 #include "api/rank_layout.h"
+#include "formats/recipe_of.h"
 #include "launch/moe.h"
 #include "launch/quantize.h"
 
@@ -90,7 +91,7 @@ private:
         }
         explained_.add_copy(
             {.name = "announce",
-             .what = std::to_string(sizes_.room) + " tokens as " + recipe_text(layout_.tokens) + ", " +
+             .what = std::to_string(sizes_.room) + " tokens as " + name(recipe_of(layout_.tokens)) + ", " +
                      std::to_string(choices()) + " choices",
              .bytes = bytes_of(x) + bytes_of(codes) + bytes_of(with_rows(routing.experts, sizes_.room)) +
                       bytes_of(with_rows(routing.weights, sizes_.room)) + bytes_of(layout_.tokens) +

@@ -9,6 +9,7 @@
 #include "check/limits.h"
 #include "check/moe_ranges.h"
 #include "check/moe_rows.h"
+#include "formats/recipe_of.h"
 
 namespace tilewright::check {
 namespace {
@@ -27,9 +28,7 @@ std::vector<float> decoded(const Operand& operand, const Dims& shape) {
 /// The error of a sum of k products, over the sum of their magnitudes: that of the arithmetic, and of `decoded`.
 double sum_error(const Moe& layer, std::int64_t k) {
     const Operand& weights = layer.up;
-    const OperandRecipe b = weights.packed.given()
-                                ? weights.packed.recipe
-                                : OperandRecipe{weights.values.format, weights.granularity, weights.scales.format};
+    const OperandRecipe b = weights.packed.given() ? weights.packed.recipe : recipe_of(weights);
     const bool exact = layer.arithmetic == Arithmetic::bit_exact || layer.reproducibility == Reproducibility::invariant;
     const ErrorClass kind =
         error_class({layer.activations, b}, layer.accumulation, exact ? Arithmetic::bit_exact : Arithmetic::fast);

@@ -1,5 +1,6 @@
 // The checks of weights that are to be packed, and of the memory that they are unpacked into.
 #include "formats/quantize_check.h"
+#include "formats/recipe_of.h"
 
 #include <algorithm>
 #include <string>
@@ -7,10 +8,6 @@
 
 namespace tilewright::formats {
 namespace {
-
-OperandRecipe recipe_of(const Operand& operand) {
-    return {operand.values.format, operand.granularity, operand.scales.format};
-}
 
 /// The mistakes in an operand that do not depend on its use, with the operand's name in this call.
 std::vector<Finding> check_operand(const Operand& operand, const std::string& name) {
@@ -22,10 +19,6 @@ std::vector<Finding> check_operand(const Operand& operand, const std::string& na
     return findings;
 }
 
-std::string place(const DeviceId& device) {
-    return device.kind == DeviceId::Kind::cpu ? "host memory" : "memory of cuda:" + std::to_string(device.index);
-}
-
 /// The same operand as if it were in host memory; a finding for each tensor that is elsewhere than the values.
 Operand in_host_memory(Operand operand, std::vector<Finding>& findings) {
     const DeviceId device = operand.values.device;
@@ -34,8 +27,8 @@ Operand in_host_memory(Operand operand, std::vector<Finding>& findings) {
     for (const auto& [name, tensor] : tensors) {
         if (tensor->given() && tensor->device != device) {
             findings.push_back({.operand = std::string("weights.") + name,
-                                .given = place(tensor->device),
-                                .expected = place(device) + ", where the values are",
+                                .given = memory_of(tensor->device),
+                                .expected = memory_of(device) + ", where the values are",
                                 .advice = "copy it there"});
         }
         tensor->device = {};

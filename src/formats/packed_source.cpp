@@ -1,6 +1,7 @@
 #include "formats/packed_source.h"
 
 #include "formats/quantize_check.h"
+#include "formats/recipe_of.h"
 
 #include <algorithm>
 #include <cstring>
@@ -26,9 +27,7 @@ PackedSource::PackedSource(const Operand& weights) : weights_(weights) {
     scale_strides_ = {rank == 3 ? scales.strides[0] : 0, scales.strides[rank - 2], scales.strides[rank - 1]};
 }
 
-OperandRecipe PackedSource::recipe() const {
-    return {weights_.values.format, weights_.granularity, weights_.scales.format};
-}
+OperandRecipe PackedSource::recipe() const { return recipe_of(weights_); }
 
 PackedSections PackedSource::sections() const {
     const Dims& shape = weights_.values.shape;

@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "formats/recipe_of.h"
+
 namespace tilewright::formats {
 
 bool overlaps(const Tensor& tensor) {
@@ -19,6 +21,10 @@ bool overlaps(const Tensor& tensor) {
         extent += stride * (size - 1);
     }
     return false;
+}
+
+std::string memory_of(const DeviceId& device) {
+    return device.kind == DeviceId::Kind::cpu ? "host memory" : "memory of cuda:" + std::to_string(device.index);
 }
 
 bool is_empty(const Dims& shape) {
@@ -195,12 +201,9 @@ private:
 
     void memory(const std::string& operand, const Tensor& tensor, Use use) {
         if (tensor.device != device_) {
-            const auto words = [](const DeviceId& device) {
-                return device.kind == DeviceId::Kind::cpu ? "host memory"
-                                                          : "memory of cuda:" + std::to_string(device.index);
-            };
             const bool host = device_.kind == DeviceId::Kind::cpu;
-            return add({operand, words(tensor.device), words(device_), host ? "copy it to the host" : "copy it there"});
+            return add({operand, memory_of(tensor.device), memory_of(device_),
+                        host ? "copy it to the host" : "copy it there"});
         }
         if (tensor.strides.rank() != tensor.shape.rank()) {
             return add({operand + ".strides", to_string(tensor.strides),
@@ -223,11 +226,6 @@ private:
     DeviceId device_;
     std::vector<Finding> list_;
 };
-
-OperandRecipe stored_recipe(const Operand& operand) {
-    const bool scaleless = operand.granularity == Granularity::none;
-    return {operand.values.format, operand.granularity, scaleless ? Format::f32 : operand.scales.format};
-}
 
 /// True if the source is of use for further checks.
 bool check_input(const Tensor& source, const QuantizeOptions& options, Findings& findings) {
@@ -269,7 +267,7 @@ std::vector<Finding> check_quantize(const Tensor& source, const QuantizeOptions&
 
 std::vector<Finding> check_dequantize(const Operand& operand, const Tensor& out) {
     Findings findings;
-    const OperandRecipe recipe = stored_recipe(operand);
+    const OperandRecipe recipe = recipe_of(operand);
     findings.accepted("operand", recipe);
     const bool values_are_matrix = findings.matrix("operand.values", operand.values, {recipe.values}, Use::read);
     const bool out_is_matrix = findings.matrix("out", out, {Format::f32, Format::bf16, Format::f16}, Use::written);

@@ -3,9 +3,13 @@
 
 #include <tilewright/quantize.h>
 
+#include <string>
 #include <vector>
 
 namespace tilewright::formats {
+
+/// "host memory", "memory of cuda:0"
+std::string memory_of(const DeviceId& device);
 
 bool is_empty(const Dims& shape);
 

@@ -10,6 +10,7 @@
 #include "formats/block_scale.h"
 #include "formats/element.h"
 #include "formats/quantize_cpu.h"
+#include "formats/recipe_of.h"
 #include "formats/runner.h"
 #include "formats/scale_view.h"
 #include "formats/token_source.h"
@@ -31,7 +32,7 @@ public:
     Side(const TokenOperand& given, bool columns, bool round_up)
         : given_(given),
           columns_(columns),
-          rule_{{given.operand.values.format, given.operand.granularity, given.operand.scales.format}, round_up, false},
+          rule_{recipe_of(given.operand), round_up, false},
           values_(matrix_view(given.operand.values)),
           scales_(given.operand.scales, given.operand.granularity),
           groups_(columns && scales_.group_stride != 0 ? given.operand.scales.shape[0] : 1) {

@@ -43,7 +43,7 @@ std::int64_t clamp_count(std::int64_t count) { return std::min<std::int64_t>(cou
 std::int64_t row_tiles(const Geometry& g, int rows) {
     if (g.groups == 0) return 0;
     const std::int64_t whole = clamp_count(ceil_div<std::int64_t>(g.m, rows));
-    if (!planner::groups_share_a_matrix(g)) return clamp_count(g.groups) * whole;
+    if (!groups_share_a_matrix(g.grouping.grouping)) return clamp_count(g.groups) * whole;
     // Each run of rows may end in a tile that it does not fill.
     const bool any_order = g.grouping.grouping == Grouping::m_grouped_indices;
     const std::int64_t runs =

@@ -148,8 +148,8 @@ void add_last_maps(const Geometry& g, const hopper::Design& tile, Launch& launch
 void make_templates(Launch& launch) {
     for (hopper::TensorMapDescription* map : {&launch.a, &*launch.b}) {
         map->base = nullptr;
-        map->sizes[0] = planner::tma_alignment;
-        map->strides[0] = map->strides[1] = planner::tma_alignment;
+        map->sizes[0] = hopper_alignment;
+        map->strides[0] = map->strides[1] = hopper_alignment;
     }
 }
 

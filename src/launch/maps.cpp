@@ -3,26 +3,26 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "problem/hopper_rules.h"
+
 namespace tilewright::launch {
 namespace {
 
 using planner::OperandSizes;
-using planner::tma_alignment;
+using planner::scale_bytes;
 
 /// Empty dimensions are never copied, but TMA cannot describe them either.
 hopper::u64 size(std::int64_t elements) { return static_cast<hopper::u64>(std::max<std::int64_t>(elements, 1)); }
 
 /// The stride of a dimension of one index has no effect. TMA still requires it to be aligned.
 hopper::u64 map_stride(std::int64_t elements, std::int64_t count, int element_bytes) {
-    return static_cast<hopper::u64>(count > 1 ? elements * element_bytes : tma_alignment);
+    return static_cast<hopper::u64>(count > 1 ? elements * element_bytes : hopper_alignment);
 }
 
 /// Without any k the values are never read, and may have no memory.
 const void* base_of(const OperandGeometry& operand, const OperandSizes& sizes) {
     return sizes.k == 0 ? nullptr : operand.values;
 }
-
-constexpr int scale_bytes = 4;
 
 }  // namespace
 
@@ -66,12 +66,10 @@ hopper::TensorMapDescription code_map(const OperandGeometry& operand, const Oper
 
 hopper::TensorMapDescription m_major_scale_map(const OperandGeometry& operand, const OperandSizes& sizes,
                                                int tile_rows) {
-    const std::int64_t columns = planner::scale_columns(operand, sizes.k);
-    const std::int64_t last_column = columns > 1 ? (columns - 1) * operand.scale_strides.k : 0;
     return {.base = operand.scales,
             .element_bytes = scale_bytes,
-            .sizes = {size(last_column + sizes.rows), 1, size(sizes.batch)},
-            .strides = {tma_alignment, map_stride(operand.scale_strides.group, sizes.batch, scale_bytes)},
+            .sizes = {size(planner::m_major_span(operand, sizes)), 1, size(sizes.batch)},
+            .strides = {hopper_alignment, map_stride(operand.scale_strides.group, sizes.batch, scale_bytes)},
             .box = {static_cast<hopper::u32>(tile_rows), 1, 1},
             .swizzled = false};
 }
@@ -90,7 +88,7 @@ hopper::TensorMapDescription k_major_scale_map(const OperandGeometry& operand, c
 
 hopper::TensorMapDescription output_map(const Geometry& g, const OutputGeometry& matrix, const hopper::Design& tile) {
     const int bytes = bits(g.output) / 8;
-    const std::int64_t batch = planner::matrices(g);
+    const std::int64_t batch = matrices_of_d(g);
     const int columns = tile.store_columns(bytes);
     return {.base = matrix.data,
             .element_bytes = bytes,

@@ -18,7 +18,6 @@ using namespace hopper;
 using formats::matrix_view;
 using formats::MatrixView;
 
-constexpr std::int64_t most_row_parts = std::int64_t{1} << 30;
 constexpr int sms = 132;  // of an H100 or H200
 // Blocks of a kernel whose rows may be missing: each goes through many rows.
 constexpr int most_looping_blocks = sms * 32;
@@ -65,7 +64,7 @@ RankShifts rank_shifts(const moe::RankMemory& memory) {
 
 ExistingArguments existing_arguments(const moe::ExistingRows& existing) {
     return {.ends = integer_list(existing.ends),
-            .alignment = static_cast<int>(std::clamp<std::int64_t>(existing.alignment, 1, most_row_parts)),
+            .alignment = static_cast<int>(std::clamp<std::int64_t>(existing.alignment, 1, most_indices)),
             .sorted = existing.sorted,
             .counts = integer_list(existing.counts)};
 }
@@ -434,12 +433,12 @@ OtherLaunch rows_launch(const moe::PermuteStep& step, const moe::RouteStep* rout
 std::string unserved_matrix(const char* name, const Tensor& tensor) {
     if (!has_adjacent_numbers(tensor)) return std::string(name) + ": the numbers of a row must be adjacent";
     const MatrixView view = matrix_view(tensor);
-    if (view.columns > most_row_parts || view.rows > most_row_parts || view.groups > most_row_parts) {
+    if (std::max({view.columns, view.rows, view.groups}) > most_indices) {
         return std::string(name) + ": at most 2^30 rows and columns";
     }
     // A part has 2048 columns in the kernel with the most parts.
     if (view.groups * view.rows * ceil_div<std::int64_t>(std::max<std::int64_t>(view.columns, 1), 1024) >
-        most_row_parts) {
+        most_indices) {
         return std::string(name) + ": at most 2^30 parts of 1024 columns";
     }
     return "";
@@ -556,8 +555,7 @@ std::vector<OtherLaunch> lower(const moe::CombineStep& step) {
         arguments.addend_format = number(addend.format);
         vectors = vectors && takes_row_vectors(addend);
     }
-    arguments.out = {
-        .data = reinterpret_cast<u8*>(out.data), .group_stride = out.group_stride, .row_stride = out.row_stride};
+    arguments.out = row_target({.values = step.out});
     const Combine kernel{{.rows = number(y.format),
                           .out = number(out.format),
                           .vectors = vectors,
@@ -670,7 +668,7 @@ std::string unserved(const moe::MeetStep& /*step*/) { return ""; }
 
 std::string unserved(const moe::RouteStep& step) {
     if (step.experts > most_routed_experts) return "experts: at most " + std::to_string(most_routed_experts);
-    if (choices_of(step) > most_row_parts) return "routing: at most 2^30 choices";
+    if (choices_of(step) > most_indices) return "routing: at most 2^30 choices";
     return "";
 }
 
@@ -702,7 +700,7 @@ std::string unserved(const moe::UnitGradientStep& step) { return unserved_unit(s
 
 std::string unserved(const moe::WeightGradientStep& step) {
     if (std::string reason = unserved_unit(step.gate_up, step.gradient); !reason.empty()) return reason;
-    if (step.out.shape[0] * step.out.shape[1] > most_row_parts) return "out: at most 2^30 choices";
+    if (step.out.shape[0] * step.out.shape[1] > most_indices) return "out: at most 2^30 choices";
     return "";
 }
 

@@ -1,12 +1,12 @@
 #include "launch/preparation.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 
 #include "base/math.h"
+#include "launch/quantize_views.h"
 #include "launch/weight_packing.h"
 #include "problem/canonical_order.h"
 
@@ -15,7 +15,6 @@ namespace {
 
 /// Tokens are k, and features are the operand's rows.
 OtherLaunch copy(const CopyAlongK& from, void* workspace) {
-    using hopper::quantize_block;
     hopper::TransposeArguments arguments;
     // The strides of dimensions of one index have no effect.
     const Strides& strides = from.from.value_strides;
@@ -30,10 +29,7 @@ OtherLaunch copy(const CopyAlongK& from, void* workspace) {
                     .columns = from.to.row};
     hopper::QuantizeArguments& grid = arguments.grid;
     grid.groups = static_cast<int>(from.matrices);
-    grid.tokens = static_cast<int>(from.k);
-    grid.features = static_cast<int>(from.rows);
-    grid.strips = ceil_div(grid.tokens, quantize_block);
-    grid.feature_tiles = ceil_div(grid.features, quantize_block);
+    set_sizes(grid, from.k, from.rows);
     return launch_of(TransposeCodes{copy_spec}, arguments, grid.feature_tiles * grid.groups * grid.strips);
 }
 
@@ -80,7 +76,7 @@ OtherLaunch decode(const DecodedOperand& from, void* workspace) {
         arguments.row_counts_are_64_bit = from.row_counts.format == Format::i64;
     }
     const hopper::Decoding decoding = decoding_kind(codes.recipe);
-    const bool aligned = std::bit_cast<std::uintptr_t>(codes.values) % hopper::code_word_bytes(decoding) == 0;
+    const bool aligned = is_aligned(codes.values, hopper::code_word_bytes(decoding));
     const DecodeCodes kernel{
         {.codes = decoding,
          .vectors = aligned && values.k == 1 && (values.row | values.group) % hopper::decoded_word == 0}};

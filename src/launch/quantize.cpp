@@ -187,9 +187,8 @@ std::vector<OtherLaunch> launches(CallOf<Quantize> call, const std::vector<CopyB
 
 /// The reason that sizes are beyond the kernels' indices; empty if they are not. `columns` are those that are written.
 std::string beyond_indices(std::int64_t groups, std::int64_t rows, std::int64_t features, std::int64_t columns) {
-    constexpr std::int64_t limit = std::int64_t{1} << 30;
     const std::int64_t tiles = groups * ceil_div<std::int64_t>(rows, 128) * ceil_div<std::int64_t>(features, 128);
-    if (rows > limit || features > limit || columns > limit || tiles > limit) {
+    if (std::max({rows, features, columns, tiles}) > most_indices) {
         return "at most 2^30 rows and columns and 2^30 tiles of 128 x 128";
     }
     return "";
@@ -223,15 +222,13 @@ std::vector<OtherLaunch> lower(const TokenSource& source, const TokenOperand& ro
         aligned = aligned && is_aligned(arguments.gradient, bytes);
     }
     set_ends(source.ends, arguments);
-    arguments.tokens = static_cast<int>(x.rows);
+    set_sizes(arguments, source.index.given() ? source.index.shape[0] : x.rows,
+              source.activation == Activation::swiglu ? x.columns / 2 : x.columns);
     if (source.index.given()) {
         arguments.index = static_cast<const int*>(source.index.data);
         arguments.index_stride = stride(source.index, 0);
         arguments.x_rows = static_cast<int>(x.rows);
-        arguments.tokens = static_cast<int>(source.index.shape[0]);
     }
-    arguments.features = static_cast<int>(source.activation == Activation::swiglu ? x.columns / 2 : x.columns);
-    arguments.strips = ceil_div(arguments.tokens, quantize_block);
     arguments.alpha = source.swiglu.alpha;
     arguments.beta = source.swiglu.beta;
     arguments.limit = formats::limit_of(source.swiglu.limit);
@@ -261,9 +258,7 @@ std::vector<OtherLaunch> lower(const Tensor& source, const Operand& out, bool ro
     call.kernel.spec.source = number(x.format);
     arguments.x = source_matrix(x);
     arguments.groups = static_cast<int>(x.groups);
-    arguments.tokens = static_cast<int>(x.rows);
-    arguments.features = static_cast<int>(x.columns);
-    arguments.strips = ceil_div(arguments.tokens, quantize_block);
+    set_sizes(arguments, x.rows, x.columns);
     return launches(call, {CopyBuilder(out, turned, transposed, round_up)},
                     is_aligned(arguments.x, bits(x.format) / 8));
 }
@@ -277,10 +272,7 @@ std::vector<OtherLaunch> lower_transposition(const Operand& rows, const Tensor& 
     arguments.scales = from.arguments.scales;
     arguments.to = to.arguments;
     set_ends(ends, arguments.grid);
-    arguments.grid.tokens = static_cast<int>(codes.rows);
-    arguments.grid.features = static_cast<int>(codes.columns);
-    arguments.grid.strips = ceil_div(arguments.grid.tokens, quantize_block);
-    arguments.grid.feature_tiles = ceil_div(arguments.grid.features, quantize_block);
+    set_sizes(arguments.grid, codes.rows, codes.columns);
     const bool aligned_columns = takes_vectors(arguments.to, true);
     TransposeSpec spec{.shifted = false, .grouped = ends.given(), .vectors = aligned_columns};
     if (rows.granularity != Granularity::none) {

@@ -1,5 +1,6 @@
 #include "launch/quantize_blocks.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -13,8 +14,6 @@ namespace {
 using namespace hopper;
 using formats::matrix_view;
 using formats::MatrixView;
-
-constexpr std::int64_t most_indices = std::int64_t{1} << 30;  // rows, columns, and tiles
 
 BlockFormat block_format(const Operand& out) {
     if (out.granularity == Granularity::block_1x16) return BlockFormat::nvfp4;
@@ -55,8 +54,7 @@ QuantizeArguments grid(MatrixView x) {
     QuantizeArguments arguments;
     arguments.x = source_matrix(x);
     arguments.groups = static_cast<int>(x.groups);
-    arguments.tokens = static_cast<int>(x.rows);
-    arguments.features = static_cast<int>(x.columns);
+    set_sizes(arguments, x.rows, x.columns);
     return arguments;
 }
 
@@ -91,8 +89,6 @@ OtherLaunch measure(MatrixView x, const ScaleMatrix& scales) {
     }
     QuantizeArguments arguments = grid(x);
     arguments.rows.scales = scales;
-    arguments.feature_tiles = ceil_div(arguments.features, quantize_block);
-    arguments.strips = ceil_div(arguments.tokens, quantize_block);
     const Measure kernel{{.source = number(x.format),
                           .vectors = is_aligned(arguments.x, bits(x.format) / 8) && x.columns % lane_features == 0,
                           .rows = {.scaled = ScaledBy::all}}};
@@ -119,7 +115,7 @@ std::vector<OtherLaunch> lower_short_blocks(const Tensor& source, const Operand&
 
 std::string unserved_short_blocks(const Tensor& source) {
     const MatrixView x = matrix_view(source);
-    if (x.rows > most_indices || x.columns > most_indices || tiles(x) > most_indices) {
+    if (std::max({x.rows, x.columns, tiles(x)}) > most_indices) {
         return "at most 2^30 rows and columns and 2^30 tiles of 16 x 512";
     }
     return unserved(source, std::int64_t{0});  // the measuring kernel's

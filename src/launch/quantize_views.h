@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "base/math.h"
 #include "formats/matrix_view.h"
 #include "hopper/quantize/arguments.h"
 #include "hopper/quantize/quantizer.h"
@@ -12,6 +13,9 @@
 namespace tilewright::launch {
 
 inline constexpr std::int64_t vector_bytes = 16;
+
+/// The most rows, columns, and tiles or parts of a matrix that kernels count by int.
+inline constexpr std::int64_t most_indices = std::int64_t{1} << 30;
 
 inline bool is_aligned(const void* data, std::int64_t bytes = vector_bytes) {
     return reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(bytes) == 0;
@@ -39,6 +43,14 @@ inline hopper::SourceMatrix source_matrix(const formats::MatrixView& view) {
             .group_stride = view.group_stride,
             .token_stride = view.row_stride,
             .feature_stride = view.column_stride};
+}
+
+/// Sets the sizes of each group, in tiles of 128 x 128.
+inline void set_sizes(hopper::QuantizeArguments& grid, std::int64_t tokens, std::int64_t features) {
+    grid.tokens = static_cast<int>(tokens);
+    grid.features = static_cast<int>(features);
+    grid.strips = ceil_div(grid.tokens, hopper::quantize_block);
+    grid.feature_tiles = ceil_div(grid.features, hopper::quantize_block);
 }
 
 }  // namespace tilewright::launch

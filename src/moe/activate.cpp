@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "formats/quantize_cpu.h"
+#include "formats/recipe_of.h"
 #include "formats/runner.h"
 #include "moe/rows.h"
 #include "moe/unit_rows.h"

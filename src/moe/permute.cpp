@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "formats/quantize_cpu.h"
+#include "formats/recipe_of.h"
 #include "moe/rows.h"
 
 namespace tilewright::moe {

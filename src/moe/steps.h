@@ -30,11 +30,6 @@ struct ExistingRows {
     Tensor counts{};             // Masked: int32 or int64 [E], the rows of each group that exist. Clamped to 0 .. room.
 };
 
-/// The recipe by which an operand's values are quantized.
-inline OperandRecipe recipe_of(const Operand& operand) {
-    return {operand.values.format, operand.granularity, operand.scales.format};
-}
-
 struct RouteStep {
     Routing routing{};
     std::int64_t first = 0;    // without a map: the number of local expert 0

@@ -135,22 +135,17 @@ TileChoice with_general_tile(const hopper::Kernel& usual, const Workload& work, 
     return {usual, best_of(list, last_stores_count(work)).tile};
 }
 
-/// The plan of the call that `work` describes, whose usual tile is known.
-Plan plan_with(const hopper::Kernel& usual, const Workload& work, const DeviceDescription& device) {
-    return plan_of(tile_of(with_general_tile(usual, work, device), work.geometry), work, device);
-}
-
 /// A tuned tile that cannot run here (another device's, or `invariant` forbids its split) is rejected as any other.
-void apply_tuned_row(const TunedRow& row, const Workload& work, const DeviceDescription& device,
-                     Explanation& explanation) {
+void explain_tuned_row(const TunedRow& row, const Workload& work, const DeviceDescription& device,
+                       Explanation& explanation) {
     if (std::optional<Objection> objection = why_illegal(row.tile, work, device)) {
         explanation.rejected.push_back(
             {name(row.tile), objection->rule, fmt::format("tuned on {}: {}", row.date, objection->reason)});
         return;
     }
     explanation.tuned_by = fmt::format("{}: {}", row.date, row.command);
-    explanation.model_choice = explanation.chosen;
-    explanation.chosen = plan_with(device_tile(row.tile, shapeless_kernel(work)), work, device);
+    const TileChoice by_model = with_general_tile(model_choice(work, device), work, device);
+    explanation.model_choice = plan_of(tile_of(by_model, work.geometry), work, device);
 }
 
 /// Looks among the shipped tiles if the chosen one ships.
@@ -242,15 +237,10 @@ Explanation explain(const Problem& problem, const DeviceDescription& device, con
     explanation.unavailable = unsupported(work);
     if (!explanation.unavailable.empty()) return explanation;
     explanation.first = workspace_steps(call);
-    if (work.empty()) {
-        explanation.chosen = plan_of(shapeless_kernel(work), work, device);
-        return explanation;
-    }
+    explanation.chosen = plan_of(choose(work, device, rows), work, device);
+    if (work.empty()) return explanation;
     judge_candidates(work, device, explanation);
-    explanation.chosen = plan_with(model_choice(work, device), work, device);
-    if (const TunedRow* row = tuned_row(rows, device.name, work)) {
-        apply_tuned_row(*row, work, device, explanation);
-    }
+    if (const TunedRow* row = tuned_row(rows, device.name, work)) explain_tuned_row(*row, work, device, explanation);
     find_next_best(shapeless_kernel(work), explanation);
     return explanation;
 }

@@ -1,5 +1,6 @@
 #include "plan/k_splits.h"
 
+#include "base/math.h"
 #include "hopper/description/design.h"
 #include "hopper/schedule/dense.h"
 #include "plan/choose.h"
@@ -9,7 +10,7 @@ namespace tilewright::planner {
 
 std::vector<std::int64_t> k_splits(const hopper::Kernel& kernel, std::int64_t k) {
     const hopper::Design tile = design_of(kernel);
-    const int k_blocks = static_cast<int>((k + tile.stage_k - 1) / tile.stage_k);
+    const int k_blocks = static_cast<int>(ceil_div<std::int64_t>(k, tile.stage_k));
     std::vector<std::int64_t> result;
     for (int slice = 1; slice < tile.cluster.k_slices(); ++slice) {
         result.push_back(std::int64_t{tile.stage_k} * hopper::k_slice_begin(tile, k_blocks, slice));

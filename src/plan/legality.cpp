@@ -6,6 +6,7 @@
 #include <array>
 #include <utility>
 
+#include "base/math.h"
 #include "hopper/description/design.h"
 #include "hopper/description/rules.h"
 #include "plan/tile_distribution.h"
@@ -20,8 +21,6 @@ using Reason = std::optional<std::string>;
 std::string block(const hopper::Design& tile) {
     return fmt::format("{}x{}{}", tile.shape.m, tile.shape.n, tile.swap_ab ? " swapped" : "");
 }
-
-constexpr std::int64_t kilobytes_up(std::int64_t bytes) { return (bytes + 1023) / 1024; }
 
 Reason wgmma_shape(const hopper::Design& tile, const Workload&, const DeviceDescription&) {
     const int rows = tile.shape.warpgroups * hopper::wgmma_m;
@@ -104,7 +103,7 @@ Reason shared_memory(const hopper::Design& wanted, const Workload&, const Device
     const hopper::Design tile = neediest(wanted, [](const hopper::Design& each) { return each.shared_bytes; });
     if (tile.shared_bytes <= device.shared_bytes_per_block) return std::nullopt;
     return fmt::format("{} with {} stages needs {} KB of shared memory; {} KB are available", block(tile), tile.stages,
-                       kilobytes_up(tile.shared_bytes), device.shared_bytes_per_block / 1024);
+                       ceil_div(tile.shared_bytes, 1024), device.shared_bytes_per_block / 1024);
 }
 
 /// The slices of a tile are added in the shared memory of a cluster, of which eight blocks is the portable limit.
@@ -169,7 +168,7 @@ Reason split(const hopper::Design& tile, const Workload& work, const DeviceDescr
     if (work.reproducibility == Reproducibility::invariant) {
         return "splitting k changes the order of addition, which `invariant` forbids";
     }
-    const std::int64_t blocks = (work.k + 127) / 128;  // slices begin at multiples of 128
+    const auto blocks = ceil_div<std::int64_t>(work.k, 128);  // slices begin at multiples of 128
     if (blocks >= tile.cluster.k_slices()) return std::nullopt;
     return fmt::format("k = {} has at most {} slices of 128, not {}", work.k, blocks, tile.cluster.k_slices());
 }

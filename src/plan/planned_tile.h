@@ -33,14 +33,14 @@ std::optional<PlannedTile> parse_tile(std::string_view text);
 /// The tile of a plan that the planner made.
 PlannedTile planned_tile(const Plan& plan);
 
-/// `family` with the tile of another kernel or of a plan.
+/// `shapeless` with the tile of another kernel or of a plan.
 template <class Tile>
-hopper::Kernel device_tile(const Tile& tile, hopper::Kernel family) {
-    family.shape = tile.shape;
-    family.stages = tile.stages;
-    family.swap_ab = tile.swap_ab;
-    family.cluster = tile.cluster;
-    return family;
+hopper::Kernel device_tile(const Tile& tile, hopper::Kernel shapeless) {
+    shapeless.shape = tile.shape;
+    shapeless.stages = tile.stages;
+    shapeless.swap_ab = tile.swap_ab;
+    shapeless.cluster = tile.cluster;
+    return shapeless;
 }
 
 /// The tile of a kernel.

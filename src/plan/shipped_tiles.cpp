@@ -42,7 +42,7 @@ bool gives_shapes(const Kernel& tile) { return tile.output != hopper::Output::f3
 
 /// `shapeless` in the shape of a tile of the pack, if the shape serves it. The tile differs at most in the formats of
 /// values, or its scales take as many registers.
-std::optional<Kernel> served(const Kernel& tile, const Kernel& shapeless) {
+std::optional<Kernel> in_shape_of(const Kernel& tile, const Kernel& shapeless) {
     if (!gives_shapes(tile) || tile.groups != shapeless.groups) return std::nullopt;
     const bool packed = shapeless.b.is_packed(), bf16 = shapeless.order.step == StepKind::bf16;
     if (tile.b.is_packed() != packed) return std::nullopt;
@@ -70,7 +70,7 @@ void add_new(const Kernel& kernel, std::vector<Kernel>& list) {
 std::vector<Kernel> shipped_tiles(const Kernel& shapeless) {
     std::vector<Kernel> list;
     for (const Kernel& shipped : all_shipped()) {
-        if (const std::optional<Kernel> kernel = served(shipped, shapeless)) add_new(*kernel, list);
+        if (const std::optional<Kernel> kernel = in_shape_of(shipped, shapeless)) add_new(*kernel, list);
     }
     if (scales_steps(shapeless) && !shapeless.b.is_packed()) list.push_back(with_shape(shapeless, step_tile));
     return list;

@@ -5,13 +5,18 @@
 #include <cstdint>
 #include <limits>
 
+#include "base/math.h"
 #include "hopper/description/rules.h"
-#include "problem/axes.h"
+#include "problem/hopper_rules.h"
 
 namespace tilewright::planner {
 namespace {
 
-constexpr int scale_bytes = 4;
+bool is_aligned(const void* address) { return std::bit_cast<std::uintptr_t>(address) % hopper_alignment == 0; }
+
+bool is_stride_aligned(std::int64_t elements, std::int64_t count, int element_bytes) {
+    return count <= 1 || elements * element_bytes % hopper_alignment == 0;
+}
 
 /// What TMA asks of scales in either order.
 bool may_be_copied(const OperandGeometry& operand, const OperandSizes& sizes) {
@@ -25,38 +30,26 @@ bool copies_rows(const Geometry& g, const OutputGeometry& matrix) {
     const int bytes = bits(g.output) / 8;
     if (!is_aligned(matrix.data) || (g.n > 1 && matrix.column_stride != 1)) return false;
     const auto goes_on = [](std::int64_t stride, std::int64_t count) { return count <= 1 || stride > 0; };
-    return goes_on(matrix.row_stride, g.m) && goes_on(matrix.group_stride, matrices(g)) &&
+    return goes_on(matrix.row_stride, g.m) && goes_on(matrix.group_stride, matrices_of_d(g)) &&
            is_stride_aligned(matrix.row_stride, g.m, bytes) &&
-           is_stride_aligned(matrix.group_stride, matrices(g), bytes);
+           is_stride_aligned(matrix.group_stride, matrices_of_d(g), bytes);
 }
 
 }  // namespace
 
-bool groups_share_a_matrix(const Geometry& g) {
-    const Grouping grouping = g.grouping.grouping;
-    return takes_sizes(grouping) && !has_group_dimension_a(grouping) && !is_k_grouped(grouping);
-}
-
-std::int64_t matrices(const Geometry& g) { return groups_share_a_matrix(g) ? 1 : g.groups; }
-
-OperandSizes sizes_of_a(const Geometry& g) {
-    return {.rows = g.m, .k = g.k, .batch = is_k_grouped(g.grouping.grouping) ? 1 : matrices(g)};
-}
-OperandSizes sizes_of_b(const Geometry& g) {
-    return {.rows = g.n, .k = g.k, .batch = is_k_grouped(g.grouping.grouping) ? 1 : g.groups};
-}
+OperandSizes sizes_of_a(const Geometry& g) { return {.rows = g.m, .k = g.k, .batch = matrices_of_a(g)}; }
+OperandSizes sizes_of_b(const Geometry& g) { return {.rows = g.n, .k = g.k, .batch = matrices_of_b(g)}; }
 
 std::int64_t scale_columns(const OperandGeometry& operand, std::int64_t k) {
     constexpr std::int64_t most = std::int64_t{1} << 30;
     if (operand.k_block() == 0) return 1;
     if (operand.scales_restart_per_group && k > 0) return std::min(operand.scale_columns, most);
-    return std::min(operand.scale_columns, (k + operand.k_block() - 1) / operand.k_block());
+    return std::min(operand.scale_columns, ceil_div<std::int64_t>(k, operand.k_block()));
 }
 
-bool is_aligned(const void* address) { return std::bit_cast<std::uintptr_t>(address) % tma_alignment == 0; }
-
-bool is_stride_aligned(std::int64_t elements, std::int64_t count, int element_bytes) {
-    return count <= 1 || elements * element_bytes % tma_alignment == 0;
+std::int64_t m_major_span(const OperandGeometry& operand, const OperandSizes& sizes) {
+    const std::int64_t columns = scale_columns(operand, sizes.k);
+    return (columns > 1 ? (columns - 1) * operand.scale_strides.k : 0) + sizes.rows;
 }
 
 bool loads_m_major_scales(const OperandGeometry& operand, const OperandSizes& sizes) {
@@ -64,8 +57,7 @@ bool loads_m_major_scales(const OperandGeometry& operand, const OperandSizes& si
     const Strides& strides = operand.scale_strides;
     if (!may_be_copied(operand, sizes) || (sizes.rows > 1 && strides.row != 1)) return false;
     if (!is_stride_aligned(strides.k, columns, scale_bytes) || strides.k < 0) return false;
-    const std::int64_t last_column = columns > 1 ? (columns - 1) * strides.k : 0;
-    return last_column + sizes.rows <= std::numeric_limits<int>::max();
+    return m_major_span(operand, sizes) <= std::numeric_limits<int>::max();
 }
 
 bool loads_k_major_scales(const OperandGeometry& operand, const OperandSizes& sizes) {
@@ -86,7 +78,8 @@ std::int64_t group_alignment(const Geometry& g) {
 
 bool tiles_begin_aligned(const Geometry& g, const hopper::Design& tile) {
     if (tile.groups != hopper::Groups::rows || g.grouping.grouping == Grouping::m_grouped_masked) return true;
-    return group_alignment(g) % 4 == 0 && tile.d_rows % 4 == 0;
+    constexpr int scales = hopper_alignment / scale_bytes;
+    return group_alignment(g) % scales == 0 && tile.d_rows % scales == 0;
 }
 
 bool stores_by_tma(const Geometry& g, const hopper::Design& tile) {

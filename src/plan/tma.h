@@ -17,20 +17,14 @@ struct OperandSizes {
 OperandSizes sizes_of_a(const Geometry& geometry);
 OperandSizes sizes_of_b(const Geometry& geometry);
 
-/// The number of matrices of D and C, and of A except in k-grouped calls. The rows of contiguous groups share one
-/// matrix.
-std::int64_t matrices(const Geometry& geometry);
-
-/// Whether groups are ranges of rows of one matrix.
-bool groups_share_a_matrix(const Geometry& geometry);
-
 /// Columns of the scales that this operand's k needs.
 std::int64_t scale_columns(const OperandGeometry& operand, std::int64_t k);
 
-/// Addresses and strides are multiples of this many bytes; a stride over a single index may be anything.
-inline constexpr std::int64_t tma_alignment = 16;
-bool is_aligned(const void* address);
-bool is_stride_aligned(std::int64_t elements, std::int64_t count, int element_bytes);
+/// Bytes of a scale that TMA loads: f32.
+inline constexpr int scale_bytes = 4;
+
+/// The number of scales from the first to the last one in memory, where rows are neighbours.
+std::int64_t m_major_span(const OperandGeometry& operand, const OperandSizes& sizes);
 
 /// Whether TMA loads 1x128 scales whose rows are neighbours in memory, or whose k blocks are.
 bool loads_m_major_scales(const OperandGeometry& operand, const OperandSizes& sizes);

@@ -31,19 +31,31 @@ hopper::Kernel with_output(hopper::Kernel kernel, hopper::Output output, bool sc
     return kernel;
 }
 
-/// The kernel for the packed weights of this call.
-hopper::Kernel for_weights(hopper::Kernel kernel, const PackedGeometry& packed) {
-    if (!kernel.b.is_packed()) return kernel;
-    kernel.b.form = packed.raw ? hopper::Form::rows_and_tiles : hopper::Form::tiles;
-    kernel.wide_rows = packed.raw || packed.windows != 0 || packed.wide_row >= 0;
+hopper::Kernel for_weights(hopper::Kernel kernel, hopper::Form form, bool wide_rows) {
+    kernel.b.form = form;
+    kernel.wide_rows = wide_rows;
     return kernel;
+}
+
+/// The kernel for the packed weights of this call.
+hopper::Kernel for_weights_of(const Geometry& g, const hopper::Kernel& kernel) {
+    const PackedGeometry& packed = g.b.packed;
+    if (!kernel.b.is_packed()) return kernel;
+    if (packed.raw) return for_weights(kernel, hopper::Form::rows_and_tiles, true);
+    return for_weights(kernel, hopper::Form::tiles, packed.windows != 0 || packed.wide_row >= 0);
+}
+
+/// The tile that a call takes whose kernel of the usual tile is `usual`.
+const hopper::Kernel& taken(const TileChoice& choice, const hopper::Design& usual) {
+    return usual.output == hopper::Output::any ? choice.general : choice.usual;
 }
 
 }  // namespace
 
 std::vector<hopper::Kernel> wide_kernels(const hopper::Kernel& tile) {
     if (!tile.b.is_packed() || tile.order.folded != Folded::b) return {};
-    const hopper::Kernel packed = for_weights(tile, {.wide_row = 0}), in_place = for_weights(tile, {.raw = true});
+    const hopper::Kernel packed = for_weights(tile, hopper::Form::tiles, true);
+    const hopper::Kernel in_place = for_weights(tile, hopper::Form::rows_and_tiles, true);
     return contradiction(in_place) == nullptr ? std::vector{packed, in_place} : std::vector{packed};
 }
 
@@ -62,7 +74,7 @@ bool can_run(const Geometry& g, const hopper::Design& tile) {
 }
 
 hopper::Design variant(const Geometry& g, const hopper::Kernel& wanted) {
-    const hopper::Kernel kernel = for_weights(wanted, g.b.packed);
+    const hopper::Kernel kernel = for_weights_of(g, wanted);
     if (g.output == Format::f32) {
         if (has_f32_kernel(kernel)) {
             if (const hopper::Design f32 = design_of(f32_kernel(kernel)); can_run(g, f32)) return f32;
@@ -81,13 +93,11 @@ hopper::Design variant(const Geometry& g, const hopper::Kernel& wanted) {
 
 hopper::Design variant(const Geometry& g, const TileChoice& choice) {
     const hopper::Design usual = variant(g, choice.usual);
-    const bool other = usual.output == hopper::Output::any && choice.general != choice.usual;
-    return other ? variant(g, choice.general) : usual;
+    const hopper::Kernel& tile = taken(choice, usual);
+    return tile == choice.usual ? usual : variant(g, tile);
 }
 
-hopper::Kernel tile_of(const TileChoice& choice, const Geometry& g) {
-    return variant(g, choice.usual).output == hopper::Output::any ? choice.general : choice.usual;
-}
+hopper::Kernel tile_of(const TileChoice& choice, const Geometry& g) { return taken(choice, variant(g, choice.usual)); }
 
 std::string_view variant_name(const hopper::Kernel& kernel) {
     switch (kernel.output) {

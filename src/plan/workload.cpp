@@ -4,32 +4,17 @@
 
 #include <algorithm>
 
+#include "base/math.h"
 #include "plan/kernel_class.h"
 #include "plan/tma.h"
-#include "problem/canonical_order.h"
+#include "problem/axes.h"
 #include "problem/hopper_rules.h"
 
 namespace tilewright::planner {
 namespace {
 
-/// value / by, rounded up; without overflow.
-std::int64_t divide_up(std::int64_t value, std::int64_t by) {
-    return by == 0 ? 0 : value / by + (value % by != 0 ? 1 : 0);
-}
-
-bool is_m_grouped(Grouping grouping) {
-    return grouping == Grouping::m_grouped_indices || grouping == Grouping::m_grouped_offsets ||
-           grouping == Grouping::m_grouped_aligned_offsets;
-}
-
-/// The rows of all groups that the caller expects. Where it says nothing, that is the room for them.
-std::int64_t expected_rows(const Problem& problem, const Geometry& g) {
-    if (!is_m_grouped(g.grouping.grouping) || problem.expected_m <= 0) return g.m;
-    return problem.expected_m < divide_up(g.m, g.groups) ? problem.expected_m * g.groups : g.m;
-}
-
-/// Whether the caller says how many rows groups have, and they are fewer than there is room for.
-bool is_hinted(const Problem& problem, const Geometry& g) { return expected_rows(problem, g) != g.m; }
+/// value / by, rounded up; 0 without groups to divide by.
+std::int64_t divide_up(std::int64_t value, std::int64_t by) { return by == 0 ? 0 : ceil_div(value, by); }
 
 /// Groups that begin aligned have half an alignment of padding each, in the mean. Padded or not, the same rows are
 /// expected, and the same tile is chosen. A single group is expected to have all rows.
@@ -48,21 +33,21 @@ void expect_rows(const Geometry& g, Workload& work) {
     if (work.grouping == Grouping::m_grouped_indices) work.padding = static_cast<double>(alignment - 1) / 2;
 }
 
-void expect_sizes(const Problem& problem, const Geometry& g, Workload& work) {
+void expect_sizes(const Geometry& g, Workload& work) {
     work.products = g.groups;
     work.rows = g.m;
     work.columns = g.n;
     work.k = g.k;
     work.total_k = static_cast<double>(g.k);
-    if (is_m_grouped(work.grouping)) {
-        if (!is_hinted(problem, g)) return expect_rows(g, work);
+    if (groups_share_a_matrix(work.grouping)) {
+        if (!expects_fewer_rows(g)) return expect_rows(g, work);
         work.products = std::min(g.groups, divide_up(g.m, group_alignment(g)));
-        work.rows = problem.expected_m;
+        work.rows = g.expected_m;
         work.total_rows = static_cast<double>(work.products) * static_cast<double>(work.rows);
         return;
     }
-    if (work.grouping == Grouping::m_grouped_masked && problem.expected_m > 0) {
-        work.rows = std::min(problem.expected_m, g.m);
+    if (work.grouping == Grouping::m_grouped_masked && g.expected_m > 0) {
+        work.rows = std::min(g.expected_m, g.m);
         work.hinted = true;
     }
     if (is_k_grouped(work.grouping)) work.k = divide_up(g.k, g.groups);
@@ -70,12 +55,13 @@ void expect_sizes(const Problem& problem, const Geometry& g, Workload& work) {
 }
 
 /// A tuned row for FP8 weights has no meaning for the bits of expanded weights.
-std::string key_of(const Problem& problem, const Geometry& g, const Workload& work) {
+std::string key_of(const Geometry& g, const Workload& work) {
+    const std::int64_t rows = expects_fewer_rows(g) ? g.expected_m * g.groups : g.m;
     std::string key = fmt::format("{} {} {} m={} n={} k={}", name(work.grouping), name(work.recipe), name(work.output),
-                                  expected_rows(problem, g), g.n, g.k);
+                                  rows, g.n, g.k);
     if (work.grouping != Grouping::dense) key += fmt::format(" groups={}", g.groups);
-    if (work.grouping == Grouping::m_grouped_masked && problem.expected_m > 0)
-        key += fmt::format(" expected_m={}", problem.expected_m);
+    if (work.grouping == Grouping::m_grouped_masked && g.expected_m > 0)
+        key += fmt::format(" expected_m={}", g.expected_m);
     const MnMajor order = mn_major(g);  // transposed views in layout nt are the other layouts
     if (order.a || order.b) key += fmt::format(" layout={}{}", order.a ? 't' : 'n', order.b ? 'n' : 't');
     if (g.b.packed.given) key += " packed";
@@ -88,7 +74,7 @@ std::string key_of(const Problem& problem, const Geometry& g, const Workload& wo
 hopper::Groups groups_of(Grouping grouping) {
     if (grouping == Grouping::k_grouped_aligned_offsets) return hopper::Groups::k_aligned;
     if (is_k_grouped(grouping)) return hopper::Groups::k_anywhere;
-    const bool grouped = is_m_grouped(grouping) || grouping == Grouping::m_grouped_masked;
+    const bool grouped = groups_share_a_matrix(grouping) || grouping == Grouping::m_grouped_masked;
     return grouped ? hopper::Groups::rows : hopper::Groups::none;
 }
 
@@ -109,11 +95,11 @@ Workload workload(const Problem& problem, const GpuCall& call) {
     work.output = g.output;
     work.adds_c = problem.c.given();
     work.sm_limit = problem.sm_limit;
-    expect_sizes(problem, g, work);
+    expect_sizes(g, work);
     if (problem.bias.given()) {
         work.bias_bytes = static_cast<double>(work.products) * static_cast<double>(work.columns) * bits(g.addend()) / 8;
     }
-    work.key = key_of(problem, g, work);
+    work.key = key_of(g, work);
     if (call.before.expand_b) {
         work.if_not_expanded = std::make_shared<const Workload>(workload(problem, without_expansion(call)));
     }

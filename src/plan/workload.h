@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "hopper/description/kernel.h"
-#include "plan/planned_tile.h"
 #include "problem/gpu_call.h"
 #include "problem/hopper_rules.h"
 

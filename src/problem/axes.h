@@ -22,6 +22,10 @@ constexpr bool has_group_dimension_d(Grouping grouping) {
     return has_group_dimension_a(grouping) || is_k_grouped(grouping);
 }
 constexpr bool takes_sizes(Grouping grouping) { return grouping != Grouping::dense && grouping != Grouping::batched; }
+/// Whether groups are ranges of rows of one matrix of A, and of D.
+constexpr bool groups_share_a_matrix(Grouping grouping) {
+    return takes_sizes(grouping) && !has_group_dimension_d(grouping);
+}
 
 /// Up to three axes, outermost first.
 class Axes {

@@ -76,9 +76,7 @@ constexpr double output_factor(float alpha, double a_tensor_scale, double b_tens
 }
 
 /// The operands that the fp8 tensor core can multiply: fp8 itself, and MXFP4 as e4m3.
-constexpr bool multiplies_as_fp8(const OperandRecipe& side) {
-    return is_fp8(side.values) || (side.values == Format::e2m1 && side.granularity == Granularity::block_1x32);
-}
+constexpr bool multiplies_as_fp8(const OperandRecipe& side) { return is_fp8(side.values) || is_mxfp4(side); }
 
 /// The format in which the tensor core multiplies `values`, which it holds exactly.
 constexpr Format multiplied_format(Format values, StepKind step) {

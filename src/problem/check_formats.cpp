@@ -1,4 +1,5 @@
 // Formats and recipes: what an operand's values and scales may be, and which operands go together.
+#include "formats/recipe_of.h"
 #include "problem/checks.h"
 
 #include <algorithm>
@@ -16,12 +17,6 @@ constexpr std::array granularities{Granularity::none,        Granularity::tensor
 struct NamedOperand {
     std::string name;
     const Operand* operand;
-
-    OperandRecipe recipe() const {
-        // Without scales their format has no meaning, whatever the empty tensor's format is.
-        const bool scaleless = operand->granularity == Granularity::none;
-        return {operand->values.format, operand->granularity, scaleless ? Format::f32 : operand->scales.format};
-    }
 };
 
 bool takes(Format values, Granularity granularity) {
@@ -59,7 +54,7 @@ bool check_granularity(const NamedOperand& side, Findings& findings) {
 }
 
 bool check_scale_format(const NamedOperand& side, Findings& findings) {
-    const OperandRecipe recipe = side.recipe();
+    const OperandRecipe recipe = recipe_of(*side.operand);
     if (!side.operand->scales.given()) return false;
     if (is_accepted(recipe)) return true;
     std::vector<std::string> words;
@@ -142,7 +137,7 @@ void check_formats(const Problem& p, Findings& findings) {
     const NamedOperand b{.name = "b", .operand = &p.b};
     const bool a_is_fine = check_operand_formats(a, findings);
     const bool b_is_fine = check_operand_formats(b, findings);
-    if (a_is_fine && b_is_fine) check_pair({a.recipe(), b.recipe()}, findings);
+    if (a_is_fine && b_is_fine) check_pair({recipe_of(p.a), recipe_of(p.b)}, findings);
     check_format("d", p.d, {Format::bf16, Format::f16, Format::f32}, findings);
     if (p.c.given() && p.d.given() && p.c.format != p.d.format) {
         findings.add({.operand = "c",

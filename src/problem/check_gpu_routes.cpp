@@ -41,7 +41,7 @@ std::vector<Finding> without_kernels(const HopperCall& call) {
 std::vector<Finding> unsupported_on_hopper(const HopperCall& call) {
     const OperandRecipe& b = call.recipe.b;
     std::vector<Finding> findings = without_kernels(call);
-    if (b.values == Format::e2m1 && call.weights == WeightKind::ordinary && !call.codes_along_k) {
+    if (b.values == Format::e2m1 && !call.packed && !call.codes_along_k) {
         findings.push_back(
             unsupported("b.values", name(b) + " values contiguous along n", "values contiguous along k", ""));
     }

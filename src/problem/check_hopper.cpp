@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "formats/packed_layout.h"
+#include "formats/recipe_of.h"
 #include "problem/checks.h"
 #include "problem/gpu_routes.h"
 #include "problem/hopper_rules.h"
@@ -44,24 +45,16 @@ bool loads_along_rows(const Strides& strides, std::int64_t k, std::int64_t matri
 
 bool has_codes_along_k(const Geometry& g) { return g.k == 0 || g.b.value_strides.k == 1; }
 
-WeightKind weight_kind(const PackedGeometry& packed) {
-    return packed.given ? WeightKind::packed : WeightKind::ordinary;
-}
-
 HopperCall hopper_call(const Geometry& g) {
     return {.recipe = {g.a.recipe, g.b.recipe},
             .grouping = g.grouping.grouping,
-            .weights = weight_kind(g.b.packed),
+            .packed = g.b.packed.given,
             .codes_along_k = has_codes_along_k(g),
             .a_along_m = mn_major(g).a};
 }
 
 namespace validation {
 namespace {
-
-OperandRecipe recipe_of(const Operand& operand) {
-    return {.values = operand.values.format, .granularity = operand.granularity, .scales = operand.scales.format};
-}
 
 bool has_codes_along_k(const Tensor& values, bool transposed) {
     const int rank = values.shape.rank(), k = transposed ? rank - 2 : rank - 1;
@@ -102,12 +95,13 @@ void check_sizes(const NamedTensor& named, Findings& findings) {
     }
 }
 
-void check_base(const NamedTensor& named, Findings& findings) {
-    const std::uintptr_t rest = std::bit_cast<std::uintptr_t>(named.tensor->data) % hopper_alignment;
+void check_address(const char* operand, const void* address, std::int64_t alignment, Findings& findings) {
+    const auto rest = std::bit_cast<std::uintptr_t>(address) % static_cast<std::uintptr_t>(alignment);
     if (rest == 0) return;
-    findings.add({.operand = std::string(named.name),
-                  .given = "an address that is " + std::to_string(rest) + " modulo 16",
-                  .expected = std::string("a multiple of 16") + for_a_gpu,
+    const std::string multiple = std::to_string(alignment);
+    findings.add({.operand = operand,
+                  .given = "an address that is " + std::to_string(rest) + " modulo " + multiple,
+                  .expected = "a multiple of " + multiple + for_a_gpu,
                   .advice = std::string("copy it to aligned memory, or ") + run_on_cpu});
 }
 
@@ -153,9 +147,8 @@ void check_value_strides(const NamedTensor& named, int k, const std::string& row
 
 void check_hopper(const Problem& p, const PackedWeights& packed, Check check, Findings& findings) {
     if (p.a.values.given() && p.b.values.given() && p.layout <= Layout::tt) {
-        const WeightKind weights = weight_kind({.given = packed.given()});
         const Recipe recipe{recipe_of(p.a), recipe_of(p.b)};
-        for (Finding& finding : unsupported_on_hopper({recipe, p.groups.grouping, weights,
+        for (Finding& finding : unsupported_on_hopper({recipe, p.groups.grouping, packed.given(),
                                                        has_codes_along_k(p.b.values, b_is_transposed(p.layout)),
                                                        is_along_rows(p.a.values, a_is_transposed(p.layout))})) {
             findings.add(std::move(finding));
@@ -186,19 +179,14 @@ void check_hopper(const Problem& p, const PackedWeights& packed, Check check, Fi
 }
 
 void check_hopper_addresses(const Problem& p, const PackedWeights& packed, Findings& findings) {
-    const std::uintptr_t rest = std::bit_cast<std::uintptr_t>(packed.data) % hopper_packed_alignment;
-    if (packed.given() && rest != 0) {
-        findings.add({.operand = "b.packed",
-                      .given = "an address that is " + std::to_string(rest) + " modulo 128",
-                      .expected = std::string("a multiple of 128") + for_a_gpu,
-                      .advice = std::string("copy it to aligned memory, or ") + run_on_cpu});
-    }
+    if (packed.given()) check_address("b.packed", packed.data, formats::packed_alignment, findings);
     const ReadInPlace in_place = read_in_place(p);
-    const auto check = [&](const NamedTensor& named) {
-        if (has_sound_shape(*named.tensor) && !is_empty(*named.tensor)) check_base(named, findings);
+    const auto check = [&](const char* operand, const Tensor& values) {
+        if (has_sound_shape(values) && !is_empty(values))
+            check_address(operand, values.data, hopper_alignment, findings);
     };
-    if (in_place.a) check({"a.values", &p.a.values});
-    if (in_place.b) check({"b.values", &p.b.values});
+    if (in_place.a) check("a.values", p.a.values);
+    if (in_place.b) check("b.values", p.b.values);
 }
 
 }  // namespace validation

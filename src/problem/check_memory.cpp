@@ -1,5 +1,6 @@
 // The memory of the tensors: pointers that can be used, on devices that the backend reaches, and an output that shares
 // memory with no input.
+#include "formats/quantize_check.h"
 #include "problem/checks.h"
 #include "problem/strided.h"
 
@@ -8,10 +9,6 @@
 
 namespace tilewright::validation {
 namespace {
-
-bool has_memory(const Tensor& tensor) {
-    return tensor.data != nullptr && has_sound_strides(tensor) && !is_empty(tensor);
-}
 
 void check_pointer(const NamedTensor& named, Findings& findings) {
     const Tensor& tensor = *named.tensor;
@@ -41,10 +38,6 @@ DeviceId home(const Problem& problem, Backend backend) {
     return {.kind = DeviceId::Kind::cuda, .index = 0};
 }
 
-std::string memory_of(DeviceId device) {
-    return device.kind == DeviceId::Kind::cpu ? "host memory" : "memory of cuda:" + std::to_string(device.index);
-}
-
 bool same_device(DeviceId x, DeviceId y) {
     return x.kind == y.kind && (x.kind == DeviceId::Kind::cpu || x.index == y.index);
 }
@@ -64,8 +57,8 @@ void check_devices(const Problem& problem, Backend backend, Findings& findings) 
         });
     for (const NamedTensor& named : strangers) {
         findings.add({.operand = together ? "all tensors" : std::string(named.name),
-                      .given = memory_of(named.tensor->device),
-                      .expected = memory_of(wanted) + " for the " + std::string(name(backend)) + " backend",
+                      .given = formats::memory_of(named.tensor->device),
+                      .expected = formats::memory_of(wanted) + " for the " + std::string(name(backend)) + " backend",
                       .advice = wanted.kind == DeviceId::Kind::cpu ? "copy it to the host" : "copy it to the device"});
         if (together) return;
     }

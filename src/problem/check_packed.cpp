@@ -1,4 +1,6 @@
 // Packed weights: where they may be given, of which version and kind, and whether their memory is D's.
+#include "base/math.h"
+#include "formats/recipe_of.h"
 #include "problem/checks.h"
 #include "problem/strided.h"
 
@@ -14,16 +16,11 @@ void add(const std::string& given, const std::string& expected, const std::strin
 
 bool is_of_another_version(const PackedWeights& packed) { return packed.given() && packed.version != packed_version; }
 
-bool has_known_recipe(const Operand& operand) {
-    return operand.values.given() &&
-           is_accepted(OperandRecipe{operand.values.format, operand.granularity, operand.scales.format});
-}
-
 void check_kind(const Problem& p, Findings& findings) {
     const PackedWeights& packed = p.b.packed;
+    const OperandRecipe a = recipe_of(p.a);
     // NVFP4 has one order, whatever it was packed for.
-    if (!has_known_recipe(p.a) || packed.recipe.granularity == Granularity::block_1x16) return;
-    const OperandRecipe a{p.a.values.format, p.a.granularity, p.a.scales.format};
+    if (!p.a.values.given() || !is_accepted(a) || packed.recipe.granularity == Granularity::block_1x16) return;
     const PackedFor wanted = packed_for(a);
     if (wanted == packed.activations) return;
     add("weights packed for " + std::string(name(packed.activations)) + " activations",
@@ -46,8 +43,7 @@ void check_bytes(const Problem& p, Check check, Findings& findings) {
     if (check == Check::shapes) return;
     if (packed.data == nullptr) return add("a null pointer", "memory for packed weights", {}, findings);
     const Tensor bytes = row_major(packed.data, Format::ue8m0, {packed.bytes});
-    if (p.d.data == nullptr || !has_sound_strides(p.d) || is_empty(p.d) || !(p.d.device == packed.device)) return;
-    if (overlap(p.d, bytes)) {
+    if (has_memory(p.d) && p.d.device == packed.device && overlap(p.d, bytes)) {
         findings.add(
             {.operand = "d", .given = "memory that overlaps b.packed", .expected = "separate memory", .advice = {}});
     }
@@ -91,7 +87,7 @@ Problem with_ordinary_weights(const Problem& p) {
     Dims scales = shape;
     const int last = shape.rank() - 1;
     const int block = k_block(packed.recipe.granularity);
-    scales[last] = packed.k / block + (packed.k % block != 0 ? 1 : 0);
+    scales[last] = ceil_div<std::int64_t>(packed.k, block);
     ordinary.b = {.values = placed(packed, packed.recipe.values, shape),
                   .granularity = packed.recipe.granularity,
                   .scales = placed(packed, packed.recipe.scales, scales)};

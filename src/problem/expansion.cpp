@@ -1,7 +1,6 @@
 #include "problem/expansion.h"
 
 #include "base/math.h"
-#include "problem/axes.h"
 #include "problem/gpu_routes.h"
 #include "problem/hopper_rules.h"
 #include "problem/workspace.h"
@@ -27,8 +26,8 @@ std::int64_t known_rows(const Geometry& g) {
             return min(g.expected_m, g.m);  // m is the capacity, mostly much more than the rows
         default: break;
     }
-    const std::int64_t room = g.groups > 0 ? g.m / g.groups : 0;
-    return g.expected_m > 0 ? min(g.expected_m, room) : room;
+    if (expects_fewer_rows(g)) return g.expected_m;
+    return g.groups > 0 ? g.m / g.groups : 0;
 }
 
 std::int64_t ExpandedWeights::factors_at() const {
@@ -38,12 +37,14 @@ std::int64_t ExpandedWeights::factors_at() const {
 ExpandedWeights expansion_of(const Geometry& g) {
     const CanonicalOrder order = canonical_order({g.a.recipe, g.b.recipe}, g.accumulation).value_or(CanonicalOrder{});
     const Format values = multiplied_format(g.b.recipe.values, order.step);
-    const std::int64_t row = round_up<std::int64_t>(g.k, hopper_alignment * 8 / bits(values));
-    ExpandedWeights expansion{
-        .from = g.b.packed, .values = values, .has_factors = order.folded == Folded::b, .n = g.n, .k = g.k};
-    if (has_group_dimension_b(g.grouping.grouping)) expansion.groups = g.groups;
-    expansion.to = {.group = g.n * row, .row = row, .k = 1};
-    return expansion;
+    const std::int64_t row = aligned_row(g.k, values);
+    return {.from = g.b.packed,
+            .values = values,
+            .has_factors = order.folded == Folded::b,
+            .groups = matrices_of_b(g),
+            .n = g.n,
+            .k = g.k,
+            .to = {.group = g.n * row, .row = row, .k = 1}};
 }
 
 OperandGeometry expanded_operand(const ExpandedWeights& expansion, const void* workspace) {

@@ -53,4 +53,8 @@ bool is_empty(const Tensor& tensor) {
     return std::any_of(tensor.shape.begin(), tensor.shape.end(), [](std::int64_t size) { return size == 0; });
 }
 
+bool has_memory(const Tensor& tensor) {
+    return tensor.data != nullptr && has_sound_strides(tensor) && !is_empty(tensor);
+}
+
 }  // namespace tilewright::validation

@@ -42,4 +42,7 @@ bool has_sound_strides(const Tensor& tensor);
 /// Whether a tensor of sound shape has no elements.
 bool is_empty(const Tensor& tensor);
 
+/// Whether the elements of a tensor have known addresses.
+bool has_memory(const Tensor& tensor);
+
 }  // namespace tilewright::validation

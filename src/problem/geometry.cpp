@@ -3,6 +3,7 @@
 #include "base/math.h"
 #include "formats/element.h"
 #include "formats/packed_layout.h"
+#include "formats/recipe_of.h"
 #include "problem/axes.h"
 #include "problem/mixed_rows.h"
 #include "problem/times_made.h"
@@ -17,7 +18,7 @@ namespace {
 /// If GCC 12 inlines it twice, `geometry` takes 90 ns instead of 51.
 [[gnu::noinline]] OperandGeometry operand_geometry(const Operand& operand, bool transposed, bool grouped) {
     OperandGeometry g;
-    g.recipe = {operand.values.format, operand.granularity, operand.scales.format};
+    g.recipe = recipe_of(operand);
     g.values = operand.values.data;
     const int first = grouped ? 1 : 0;
     const Dims& strides = operand.values.strides;
@@ -204,6 +205,15 @@ std::vector<GroupGemm> all_gemms(const Geometry& g) {
 }
 
 }  // namespace
+
+std::int64_t matrices_of_a(const Geometry& g) { return has_group_dimension_a(g.grouping.grouping) ? g.groups : 1; }
+std::int64_t matrices_of_b(const Geometry& g) { return has_group_dimension_b(g.grouping.grouping) ? g.groups : 1; }
+std::int64_t matrices_of_d(const Geometry& g) { return has_group_dimension_d(g.grouping.grouping) ? g.groups : 1; }
+
+bool expects_fewer_rows(const Geometry& g) {
+    const bool hinted = groups_share_a_matrix(g.grouping.grouping) && g.groups > 0 && g.expected_m > 0;
+    return hinted && g.expected_m < ceil_div(g.m, g.groups);
+}
 
 PackedGeometry packed_geometry(const PackedWeights& packed) {
     const formats::PackedSections sections = formats::packed_sections(packed);

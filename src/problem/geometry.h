@@ -99,6 +99,14 @@ struct GroupGemm {
     Origin b{};
 };
 
+/// The number of matrices of A, of B, and of D and C: 1 where there is no group dimension.
+std::int64_t matrices_of_a(const Geometry& geometry);
+std::int64_t matrices_of_b(const Geometry& geometry);
+std::int64_t matrices_of_d(const Geometry& geometry);
+
+/// Whether groups share a matrix, and the caller expects fewer rows than there is room for.
+bool expects_fewer_rows(const Geometry& geometry);
+
 PackedGeometry packed_geometry(const PackedWeights& packed);
 
 /// The geometry of a problem for which `validate` found nothing.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/math.h"
 #include "problem/geometry.h"
 
 namespace tilewright {
@@ -31,18 +32,11 @@ bool loads_along_rows(const Strides& strides, std::int64_t k, std::int64_t matri
 /// Whether e2m1 weights, which are packed along one dimension, are so along k.
 bool has_codes_along_k(const Geometry& geometry);
 
-/// How b is given.
-enum class WeightKind : std::uint8_t {
-    ordinary,
-    packed,
-};
-WeightKind weight_kind(const PackedGeometry& packed);
-
 /// The properties of a call that decide whether kernels exist for it.
 struct HopperCall {
     Recipe recipe{};
     Grouping grouping = Grouping::dense;
-    WeightKind weights = WeightKind::ordinary;
+    bool packed = false;        // b is
     bool codes_along_k = true;  // of e2m1 weights that are not packed
     bool a_along_m = false;     // a is contiguous along m
 };
@@ -57,18 +51,20 @@ std::vector<Finding> without_kernels(const HopperCall& call);
 /// The same, and codes that no kernel packs.
 std::vector<Finding> unsupported_on_hopper(const HopperCall& call);
 
-/// Packed weights are loaded in runs of bytes from multiples of this on.
-inline constexpr std::int64_t hopper_packed_alignment = 128;
-
 /// Largest m, n, k and count of groups: kernels count rows, columns and k in 32 bits, up to a tile beyond the end.
 inline constexpr std::int64_t hopper_size_limit = (std::int64_t{1} << 31) - 1024;
 
 /// k groups begin at multiples of this: a k-block.
 inline constexpr int hopper_k_alignment = 128;
 
-/// Addresses and strides of A and B in bytes are multiples of this, strides below the limit (CUDA driver API,
-/// cuTensorMapEncodeTiled).
+/// Addresses and strides that TMA is given are multiples of this in bytes, strides below the limit (CUDA driver API,
+/// cuTensorMapEncodeTiled). A stride over a single index may be anything.
 inline constexpr std::int64_t hopper_alignment = 16;
 inline constexpr std::int64_t hopper_stride_limit = std::int64_t{1} << 40;
+
+/// The stride of rows of k elements that begin aligned.
+constexpr std::int64_t aligned_row(std::int64_t k, Format format) {
+    return round_up<std::int64_t>(k, hopper_alignment * 8 / bits(format));
+}
 
 }  // namespace tilewright

@@ -1,19 +1,17 @@
 #include "problem/packed_problem.h"
 
 #include "formats/packed_layout.h"
+#include "formats/recipe_of.h"
 #include "problem/gpu_routes.h"
 
 namespace tilewright {
 
 bool takes_packed_weights(const Problem& problem) {
     const Operand& b = problem.b;
-    const bool along_k = problem.layout == Layout::nt || problem.layout == Layout::tt;
     const int rank = b.values.shape.rank();
-    const std::optional<GpuRoute> route =
-        gpu_route({{problem.a.values.format, problem.a.granularity, problem.a.scales.format},
-                   {b.values.format, b.granularity, b.scales.format}});
+    const std::optional<GpuRoute> route = gpu_route({recipe_of(problem.a), recipe_of(b)});
     return b.values.given() && route && route->b == Arrival::tiles && !is_k_grouped(problem.groups.grouping) &&
-           along_k && rank >= 2 && rank <= 3;
+           !b_is_transposed(problem.layout) && rank >= 2 && rank <= 3;
 }
 
 namespace {
@@ -24,13 +22,11 @@ Problem with_packed(const Problem& problem, const formats::PackedInternal& inter
     const bool transposed = b_is_transposed(problem.layout);
     Problem packed = problem;
     if (transposed) packed.layout = problem.layout == Layout::nn ? Layout::nt : Layout::tt;
-    const OperandRecipe recipe{values.format, problem.b.granularity, problem.b.scales.format};
-    const OperandRecipe a{problem.a.values.format, problem.a.granularity, problem.a.scales.format};
     const std::int64_t groups = rank == 3 ? values.shape[0] : 1;
     packed.b = {.packed = {.device = values.device,
                            .version = packed_version,
-                           .recipe = recipe,
-                           .activations = packed_for(a),
+                           .recipe = recipe_of(problem.b),
+                           .activations = packed_for(recipe_of(problem.a)),
                            .grouped = rank == 3,
                            .groups = groups,
                            .n = values.shape[transposed ? rank - 1 : rank - 2],

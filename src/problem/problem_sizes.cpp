@@ -1,5 +1,6 @@
 #include "problem/problem_sizes.h"
 
+#include "base/math.h"
 #include "problem/axes.h"
 #include "problem/gpu_routes.h"
 
@@ -21,8 +22,6 @@ Dims shape_of(const Axes& axes, const ProblemSizes& sizes) {
     return shape;
 }
 
-std::int64_t block_count(std::int64_t size, int block) { return size / block + (size % block != 0 ? 1 : 0); }
-
 /// [1], [rows] or [row blocks, k-blocks], with the group first where the operand has one. If k-groups may end anywhere,
 /// blocks restart in each group, and each group may have one more.
 Dims scale_shape(Granularity granularity, std::int64_t rows, bool grouped, const ProblemSizes& sizes) {
@@ -30,11 +29,11 @@ Dims scale_shape(Granularity granularity, std::int64_t rows, bool grouped, const
     if (granularity == Granularity::tensor) return {1};
     Dims shape;
     if (grouped) shape.push_back(sizes.groups);
-    shape.push_back(block_count(rows, row_block(granularity)));
+    shape.push_back(ceil_div<std::int64_t>(rows, row_block(granularity)));
     if (k_block(granularity) == 0) return shape;
     const bool anywhere = sizes.grouping == Grouping::k_grouped || sizes.grouping == Grouping::k_grouped_flat;
     const std::int64_t more = anywhere ? sizes.groups : 0;
-    shape.push_back(block_count(sizes.k, k_block(granularity)) + more);
+    shape.push_back(ceil_div<std::int64_t>(sizes.k, k_block(granularity)) + more);
     return shape;
 }
 
@@ -50,10 +49,9 @@ Operand operand_of(const OperandRecipe& side, const Dims& values, const Dims& sc
 }  // namespace
 
 std::int64_t ProblemSizes::first_wide_row() const {
-    const bool mxfp4 = recipe.b.values == Format::e2m1 && recipe.b.granularity == Granularity::block_1x32;
     const std::int64_t rows = has_group_dimension_b(grouping) ? groups * n : n;
     const int first = wide_rows / 2;
-    return mxfp4 && wide_rows > 0 && k > 32 && first < rows ? first : -1;
+    return is_mxfp4(recipe.b) && wide_rows > 0 && k > 32 && first < rows ? first : -1;
 }
 
 /// More than 11 and more than 120, the largest differences in uniform rows.

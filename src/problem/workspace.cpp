@@ -24,9 +24,7 @@ Finding finding(const std::string& given, const std::string& expected) {
 std::string_view sharer(const Problem& problem, const Tensor& bytes) {
     using namespace validation;
     for (const NamedTensor& named : tensors_of(problem)) {
-        const Tensor& tensor = *named.tensor;
-        const bool has_memory = tensor.data != nullptr && has_sound_strides(tensor) && !is_empty(tensor);
-        if (has_memory && overlap(tensor, bytes)) return named.name;
+        if (has_memory(*named.tensor) && overlap(*named.tensor, bytes)) return named.name;
     }
     const PackedWeights& packed = problem.b.packed;
     if (!packed.given() || packed.data == nullptr) return {};

@@ -13,22 +13,13 @@
 namespace tilewright {
 namespace {
 
-std::int64_t row_bytes(std::int64_t k) { return round_up<std::int64_t>(k, hopper_alignment); }
-
 /// `groups`: 1 for an operand without a group dimension.
 CopyAlongK copy_along_k(const OperandGeometry& from, std::int64_t groups, std::int64_t rows, std::int64_t k) {
     const bool shared = from.value_strides.group == 0;
+    const std::int64_t row = aligned_row(k, from.recipe.values);
     CopyAlongK copy{.from = from, .matrices = shared && groups > 1 ? 1 : groups, .rows = rows, .k = k};
-    copy.to = {.group = shared ? 0 : rows * row_bytes(k), .row = row_bytes(k), .k = 1};
+    copy.to = {.group = shared ? 0 : rows * row, .row = row, .k = 1};
     return copy;
-}
-
-CopyAlongK copy_of_a(const Geometry& g) {
-    return copy_along_k(g.a, has_group_dimension_a(g.grouping.grouping) ? g.groups : 1, g.m, g.k);
-}
-
-CopyAlongK copy_of_b(const Geometry& g) {
-    return copy_along_k(g.b, has_group_dimension_b(g.grouping.grouping) ? g.groups : 1, g.n, g.k);
 }
 
 bool is_loaded(const CopyAlongK& copy) {
@@ -82,7 +73,7 @@ void plan_copies(const Geometry& g, const GpuRoute& route, WorkspacePlan& plan) 
     const auto may_be_copied = [](Arrival arrival) {
         return arrival == Arrival::either_order || arrival == Arrival::along_k;
     };
-    CopyAlongK a = copy_of_a(g), b = copy_of_b(g);
+    CopyAlongK a = copy_along_k(g.a, matrices_of_a(g), g.m, g.k), b = copy_along_k(g.b, matrices_of_b(g), g.n, g.k);
     std::optional<CopyReason> of_a, of_b;
     const bool a_is_along_rows = order.a && may_be_copied(route.a);
     const bool b_is_along_rows = order.b && may_be_copied(route.b);
@@ -120,8 +111,7 @@ bool has_raw_codes(const Geometry& g, const GpuRoute& route) {
     const Strides& strides = g.b.value_strides;
     return route.raw && whole && has_codes_along_k(g) &&
            std::bit_cast<std::uintptr_t>(g.b.values) % hopper_alignment == 0 && is_loaded_stride(strides.row, g.n) &&
-           (g.n <= 1 || strides.row >= g.k) &&
-           is_loaded_stride(strides.group, has_group_dimension_b(g.grouping.grouping) ? g.groups : 1);
+           (g.n <= 1 || strides.row >= g.k) && is_loaded_stride(strides.group, matrices_of_b(g));
 }
 
 /// `groups`: 1 for an operand without a group dimension. Scales that stay where they are do not keep a matrix that all
@@ -131,15 +121,14 @@ DecodedOperand decoding_of(const OperandGeometry& from, StepKind multiplied, std
     const bool shared = from.value_strides.group == 0 && (from.scale_strides.group == 0 || !is_nvfp4(from.recipe));
     DecodedOperand decoding{.from = from, .matrices = shared && groups > 1 ? 1 : groups, .rows = rows, .k = k};
     decoding.values = multiplied_format(from.recipe.values, multiplied);
-    const std::int64_t row = round_up<std::int64_t>(k, hopper_alignment * 8 / bits(decoding.values));
+    const std::int64_t row = aligned_row(k, decoding.values);
     decoding.to = {.group = shared ? 0 : rows * row, .row = row, .k = 1};
     return decoding;
 }
 
 /// The capacity of a masked group may be many times its rows.
 DecodedOperand decoding_of_a(const Geometry& g, StepKind multiplied) {
-    DecodedOperand decoding =
-        decoding_of(g.a, multiplied, has_group_dimension_a(g.grouping.grouping) ? g.groups : 1, g.m, g.k);
+    DecodedOperand decoding = decoding_of(g.a, multiplied, matrices_of_a(g), g.m, g.k);
     const bool masked = g.grouping.grouping == Grouping::m_grouped_masked;
     if (masked && decoding.matrices == g.groups) decoding.row_counts = g.grouping.sizes;
     return decoding;
@@ -183,7 +172,6 @@ Operand weights_of(const Geometry& g) {
 }
 
 WeightPacking packing_of(const Geometry& g, const GpuRoute& route) {
-    const bool grouped = has_group_dimension_b(g.grouping.grouping);
     formats::PackedInternal every_call{};
     if (canonical_order({g.a.recipe, g.b.recipe}, g.accumulation)->folded == Folded::b) {
         if (route.multiplied == StepKind::fp8) every_call.windows = formats::BlockWindows::blocks;
@@ -193,8 +181,8 @@ WeightPacking packing_of(const Geometry& g, const GpuRoute& route) {
     packing.packed = {.version = packed_version,
                       .recipe = g.b.recipe,
                       .activations = packed_for(g.a.recipe),
-                      .grouped = grouped,
-                      .groups = grouped ? g.groups : 1,
+                      .grouped = has_group_dimension_b(g.grouping.grouping),
+                      .groups = matrices_of_b(g),
                       .n = g.n,
                       .k = g.k,
                       .internal = every_call.words()};
@@ -241,10 +229,7 @@ WorkspacePlan workspace_plan(const Geometry& g, bool expands) {
     const std::optional<GpuRoute> route = gpu_route({g.a.recipe, g.b.recipe});
     if (!route || (is_k_grouped(g.grouping.grouping) && route->group->no_groups_of_k != nullptr)) return plan;
     if (route->a == Arrival::decoded) plan.decode_a = decoding_of_a(g, route->multiplied);
-    if (route->b == Arrival::decoded) {
-        plan.decode_b =
-            decoding_of(g.b, route->multiplied, has_group_dimension_b(g.grouping.grouping) ? g.groups : 1, g.n, g.k);
-    }
+    if (route->b == Arrival::decoded) plan.decode_b = decoding_of(g.b, route->multiplied, matrices_of_b(g), g.n, g.k);
     if (route->b == Arrival::tiles && !g.b.packed.given) plan.pack_b = packing_of(g, *route);
     if (expands) plan.expand_b = expansion_of(g);
     plan_copies(g, *route, plan);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "formats/recipe_of.h"
 #include "measure/span.h"
 #include "problem/packed_problem.h"
 
@@ -60,8 +61,7 @@ GpuCase::GpuCase(const check::Case& original, std::int64_t shift, int device, bo
 }
 
 void GpuCase::pack_weights_of(const check::Case& original) {
-    const Operand& a = problem_.a;
-    packed_ = pack_weights(original.problem().b, packed_for({a.values.format, a.granularity, a.scales.format}));
+    packed_ = pack_weights(original.problem().b, packed_for(recipe_of(problem_.a)));
     packed_bytes_ = row_major(packed_.packed.data, Format::ue8m0, {packed_.packed.bytes});
     problem_.b = {.packed = packed_};
     place("b.packed", packed_bytes_, 0);

@@ -8,6 +8,7 @@
 #include <exception>
 #include <string>
 
+#include "formats/recipe_of.h"
 #include "launch/quantize.h"
 #include "measure/device.h"
 #include "measure/span.h"
@@ -55,8 +56,7 @@ Call call_of(const QuantizerCase& test, const Quantizer& quantizer) {
 void run(const Call& call, const ConversionOptions& how) {
     const Operand& out = call.out.operand;
     if (call.is_matrix) {
-        const OperandRecipe recipe{out.values.format, out.granularity, out.scales.format};
-        return quantize(call.source.x, {.recipe = recipe, .round_up = call.round_up}, out, how);
+        return quantize(call.source.x, {.recipe = recipe_of(out), .round_up = call.round_up}, out, how);
     }
     const TokenOperand none{};
     quantize_tokens(call.source, call.columns ? none : call.out, call.columns ? call.out : none, call.round_up, how);

@@ -1,5 +1,6 @@
 // Packed weights give the bits of the weights that they were packed from, on the CPU, in every grouping.
 #include "check/case.h"
+#include "formats/recipe_of.h"
 
 #include <tilewright/quantize.h>
 #include <tilewright/run.h>
@@ -26,9 +27,9 @@ void expect_same_bits(const Spec& spec, Arithmetic arithmetic) {
                            .arithmetic = arithmetic});
     run(test_case.problem());
     const std::vector<std::byte> expected = test_case.output();
-    const Operand& a = test_case.problem().a;
+    const OperandRecipe a = recipe_of(test_case.problem().a);
     Operand& b = test_case.problem().b;
-    const OwnedPackedWeights packed = pack_weights(b, packed_for({a.values.format, a.granularity, a.scales.format}));
+    const OwnedPackedWeights packed = pack_weights(b, packed_for(a));
     b = {.packed = packed};
     test_case.reset_output();
     run(test_case.problem());

@@ -144,6 +144,7 @@ TEST(Maps, BlocksThatShareALoadEqualPartsOfTheLastTile) {
 
 TEST(Maps, ABatchIsTheLastDimension) {
     Geometry g = block_scaled(64, 64, 256);
+    g.grouping.grouping = Grouping::batched;
     g.groups = 3;
     g.a.value_strides.group = 64 * 256;
     g.b.value_strides.group = 70 * 256;

@@ -1,4 +1,5 @@
 // Packed weights: of another version, for other activations, in the wrong place, of the wrong size.
+#include "formats/recipe_of.h"
 #include "problem/malformed.h"
 
 namespace tilewright::test {
@@ -8,12 +9,11 @@ namespace {
 PackedWeights packed(const Problem& p, PackedFor activations) {
     const Dims& shape = p.b.values.shape;
     const bool grouped = shape.rank() == 3;
-    const OperandRecipe recipe{p.b.values.format, p.b.granularity, p.b.scales.format};
     const Tensor memory = placed(Format::ue8m0, {1 << 20});
     return {.data = memory.data,
             .bytes = 1 << 20,
             .version = packed_version,
-            .recipe = recipe,
+            .recipe = recipe_of(p.b),
             .activations = activations,
             .grouped = grouped,
             .groups = grouped ? shape[0] : 1,
