@@ -188,7 +188,8 @@ TEST_F(Spills, Nvfp4HasNone) {
     expect_none(tiles, every<4>);
 }
 
-/// Pairs of scales without shipped kernels, for D of any format and of f32: every 17th, all pairs and layouts among them.
+/// Pairs of scales without shipped kernels, for D of any format and of f32: every 17th, all pairs and layouts among
+/// them.
 TEST_F(Spills, UnshippedPairsHaveNone) {
     Tiles tiles;
     const auto add = [&](Kernel shapeless, Form a, Form b) {
