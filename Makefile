@@ -67,7 +67,7 @@ build-sanitize: setup
 	cmake --preset sanitize $(kernel-cache)
 	cmake --build --preset sanitize -j $(cpus)
 
-test-sanitize: build-sanitize  ## the C++ suite under AddressSanitizer and UndefinedBehaviorSanitizer, and 35 seconds of fuzzing
+test-sanitize: build-sanitize  ## the C++ suite under AddressSanitizer and UndefinedBehaviorSanitizer, and random calls and files
 	ctest --preset sanitize -j $(cpus)
 
 test-python: setup-torch python-package  ## the Python package and the examples (tests/lint is part of `make lint`); torch=no: as test

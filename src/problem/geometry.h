@@ -99,7 +99,7 @@ struct GroupGemm {
     Origin b{};
 };
 
-/// The number of matrices of A, of B, and of D and C: 1 where there is no group dimension.
+/// Matrices of A, matrices of B, matrices of D and C. An operand without a group dimension has one.
 std::int64_t matrices_of_a(const Geometry& geometry);
 std::int64_t matrices_of_b(const Geometry& geometry);
 std::int64_t matrices_of_d(const Geometry& geometry);
