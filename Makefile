@@ -44,19 +44,21 @@ run:  ## the main job: build, check every operation and recipe, then run a real 
 	@$(python) examples/minilm/minilm.py
 
 # torch is downloaded while the library is built; torch=no may make the environment again, so it comes first.
-# built: two of CMake that write one folder at a time fail now and then.
+# built, packaged: two of CMake that write one folder at a time fail now and then.
 test: $(if $(filter yes,$(torch)),setup,setup-torch)  ## everything that must pass; torch=no: without torch and the tests that need it
 	$(MAKE) --no-print-directory --jobs=2 setup-torch test-cpp
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=line built=yes lint-then-sanitize test-packages
 
-# Two lists of jobs, each one after another: those of the second are mostly on one core, and the first takes the rest.
-.PHONY: lint-then-sanitize build-sanitize test-packages
+# Three lists of jobs, each one after another: those of the second and third are on one core, and the first takes the rest.
+.PHONY: lint-then-sanitize build-sanitize test-packages run-pytest wheel-and-docs
 lint-then-sanitize: build
 	$(MAKE) --no-print-directory lint
 	$(MAKE) --no-print-directory test-sanitize
 test-packages: build
+	$(MAKE) --no-print-directory python-package
+	$(MAKE) --no-print-directory --jobs=2 packaged=yes run-pytest wheel-and-docs
+wheel-and-docs:
 	$(MAKE) --no-print-directory test-install
-	$(MAKE) --no-print-directory test-python
 	$(MAKE) --no-print-directory test-wheel
 	$(MAKE) --no-print-directory docs
 
@@ -71,6 +73,8 @@ test-sanitize: build-sanitize  ## the C++ suite under AddressSanitizer and Undef
 	ctest --preset sanitize -j $(cpus)
 
 test-python: setup-torch python-package  ## the Python package and the examples (tests/lint is part of `make lint`); torch=no: as test
+	$(MAKE) --no-print-directory run-pytest
+run-pytest:
 	$(python) -m pytest -q -rs tests --ignore=tests/lint --ignore=tests/wheel
 
 test-package: setup-torch  ## the Python package compiled as `pip install` does, all of it, and its tests
@@ -78,9 +82,11 @@ test-package: setup-torch  ## the Python package compiled as `pip install` does,
 	$(python) -m pytest -q tests/python
 
 wheel:  ## wheels for the Pythons of this machine, into build/wheels; builds no tests
+ifndef built
 	@tools/setup build
 	@tools/step configure 'finds the compiler and the libraries' cmake --preset release $(kernel-cache)
 	@tools/step build 'the library, its kernels and the program, on $(cpus) cores' cmake --build --preset release -j $(cpus) --target tilewright_program
+endif
 	@tools/wheel
 
 test-wheel: wheel  ## what the wheels need of a system, and that they work where nothing else is installed
@@ -97,7 +103,9 @@ test-bare:  ## `make run`, `make test` and `make test-package` in bare systems, 
 
 .PHONY: python-package
 python-package: setup
+ifndef packaged
 	tools/python-package
+endif
 
 bench: build  ## timings: the CPU backend and OpenBLAS and its targets, the GPU's arithmetic, a model's layers
 	build/release/benchmarks/cpu_gemm
