@@ -362,7 +362,7 @@ void expect_cpu_results(const RoundsCase& c) {
 }
 
 TEST(Exchange, EveryRoundHasTheResultsOfTheCpu) {
-    Sample sample(5);
+    Sample sample(7);
     for (const bool joins : {false, true}) {
         for (const int ranks : {1, 2, 3}) {
             for (const bool quantized : {false, true}) {

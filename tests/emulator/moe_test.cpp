@@ -217,7 +217,7 @@ TEST(Moe, RoutesHaveTheCpusRows) {
 
 TEST(Moe, RoutesOfAnyClusterHaveTheCpusRows) {
     using hopper::RouteKeeps;
-    Sample sample(4);
+    Sample sample(7);
     std::uint64_t seed = 0;
     for (const RouteKeeps keeps : {RouteKeeps::nothing, RouteKeeps::places, RouteKeeps::order}) {
         for (const int count : {1, 2, 16}) {
@@ -568,7 +568,9 @@ void expect_cpu_bits(const RowsCase& c) {
 constexpr Written f32{unscaled(Format::f32)}, bf16{unscaled(Format::bf16)};
 
 TEST(Moe, OnlyRowsThatExistAreWritten) {
+    Sample sample(2);
     for (const Existing& existing : all_existing()) {
+        if (!sample.takes_next()) continue;
         for (const Written& out : few_written) {
             for (const bool factors : {false, true}) {
                 expect_cpu_bits({.does = Does::copies, .out = out, .existing = existing, .has_factors = factors});
@@ -591,7 +593,7 @@ TEST(Moe, OnlyRowsThatExistAreWritten) {
 
 /// A block has two rows of 768, of which the second begins in the middle of a warp, or three of 1152 and idle threads.
 TEST(Moe, RowsOfOneBlockAreSeparate) {
-    Sample sample(7);
+    Sample sample(11);
     for (const std::int64_t columns : {768, 1152}) {
         for (const Existing& existing : all_existing()) {
             if (!sample.takes_next()) continue;

@@ -108,10 +108,11 @@ TEST(Quantize, MatricesHaveTheCpusBits) {
 }
 
 TEST(ShortBlocks, MatricesHaveTheCpusBits) {
-    Sample sample(5);
+    Sample sample(17);
     for (const OperandRecipe& recipe : short_blocks) {
         for (const Format source : sources) {
             for (const bool round_up : {false, true}) {
+                if (sanitizes && round_up) continue;
                 expect_cpu_bits({recipe, {300, 560}, source, false, round_up});
                 expect_cpu_bits({recipe, {35, 1040}, source, true, round_up});
             }

@@ -103,7 +103,7 @@ TEST(QuantizeNibbles, OfFewRowsOrColumnsAreAllWrittenAndNothingElse) {
 }
 
 TEST(QuantizeNibbles, AreTheSameByManyThreads) {
-    tests::Sample sample(3);
+    tests::Sample sample(11);
     for (const OperandRecipe& recipe : recipes) {
         for (const Place& place : large_places) {
             for (const int threads : {1, 8}) {

@@ -1,6 +1,7 @@
 // Quantizers and dequantizers against a scalar transcription of quantize.h. Varied are recipes, options, source
 // formats, memory orders and sizes that fill no block. Also the properties that users rely on.
 #include "formats/matrices.h"
+#include "sample.h"
 
 #include <tilewright/error.h>
 
@@ -165,10 +166,12 @@ INSTANTIATE_TEST_SUITE_P(Recipes, EachSide, testing::ValuesIn(all_sides()), [](c
 });
 
 TEST_P(EachSide, FollowsTheDocumentation) {
+    tests::Sample sample(3);
     for (const Dims& shape : {Dims{1, 2}, Dims{130, 20}, Dims{34, 290}, Dims{2, 6, 272}, Dims{130, 386}}) {
         Matrix source(Format::f32, shape);
         source.fill_randomly(1);
         for (const QuantizeOptions& options : options_of(GetParam())) {
+            if (!sample.takes_next()) continue;
             SCOPED_TRACE(to_string(shape) + (options.round_up ? " up" : "") + (options.deep_gemm ? " DeepGEMM" : ""));
             expect_as_documented(source, options, quantize(source.tensor(), options));
         }
@@ -176,12 +179,14 @@ TEST_P(EachSide, FollowsTheDocumentation) {
 }
 
 TEST_P(EachSide, TakesEveryFormatInAnyOrderToAnyOrder) {
+    tests::Sample sample(5);
     for (const Dims& shape : {Dims{34, 130}, Dims{2, 130, 18}}) {
         for (const Format format : {Format::f32, Format::bf16, Format::f16}) {
             for (const Order from : all_orders) {
                 Matrix source(format, shape, from);
                 source.fill_randomly(2);
                 for (const Order to : all_orders) {
+                    if (!sample.takes_next()) continue;
                     const Storage out(GetParam(), shape, to);
                     quantize(source.tensor(), {.recipe = GetParam()}, out.operand);
                     SCOPED_TRACE(to_string(shape) + std::string(name(format)) + std::to_string(int(from)) +
