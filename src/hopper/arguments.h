@@ -220,4 +220,11 @@ template <Design design>
 using ArgumentsOf = typename ArgumentsKind<design.groups == Groups::k_anywhere || design.b.is_packed() ||
                                            design.output == Output::f32_by_tma>::Type;
 
+/// Whether TMA loads the call's 1x128 scales. It is known ahead of the call where they have one way.
+template <Design design>
+constexpr bool scales_by_tma(const Arguments& arguments) {
+    constexpr ScaleRoute route = design.scale_route;
+    return route.tma && ((!route.loads && !route.copies) || arguments.scales_by_tma);
+}
+
 }  // namespace tilewright::hopper

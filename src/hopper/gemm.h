@@ -46,7 +46,6 @@
 #pragma once
 
 #include "hopper/description/design.h"
-#include "hopper/description/rules.h"
 #include "hopper/kernel/barriers.h"
 #include "hopper/kernel/consumer_loops.h"
 #include "hopper/kernel/watch.h"
@@ -131,11 +130,10 @@ public:
     TILEWRIGHT_DEVICE int run() {
         int budget = wait_budget;
         if constexpr (design.scale_route.loads) {
-            if (!arguments_.scales_by_tma) budget = RowScales<design>(shared_, arguments_).run();
+            if (!scales_by_tma<design>(arguments_)) budget = RowScales<design>(shared_, arguments_).run();
         }
         if constexpr (design.is_k_grouped()) {
-            const bool does_nothing_else = !design.has_row_scales() || arguments_.scales_by_tma;
-            if (does_nothing_else)
+            if (!design.has_row_scales() || scales_by_tma<design>(arguments_))
                 budget = finish_k_blocks<design>(shared_, arguments_, WorkTiles<design>(shared_, arguments_));
         }
         if constexpr (design.groups == Groups::rows) report_mixed_rows(arguments_);
@@ -158,13 +156,13 @@ public:
     /// Starts copies that do not need the block's barriers.
     TILEWRIGHT_DEVICE void begin() {
         if constexpr (design.groups == Groups::none) {
-            if (by_copies()) copies_.begin();
+            if (!scales_by_tma<design>(arguments_)) copies_.begin();
         }
     }
 
     TILEWRIGHT_DEVICE int run() {
         int budget = wait_budget;
-        if (by_copies()) {
+        if (!scales_by_tma<design>(arguments_)) {
             budget = copies_.run();
         } else if constexpr (design.is_k_grouped() && design.scale_route.tma) {
             budget = finish_k_blocks<design>(shared_, arguments_, WorkTiles<design>(shared_, arguments_));
@@ -174,8 +172,6 @@ public:
     }
 
 private:
-    TILEWRIGHT_DEVICE bool by_copies() const { return !design.scale_route.tma || !arguments_.scales_by_tma; }
-
     Shared<design>& shared_;
     const ArgumentsOf<design>& arguments_;
     RowScaleCopies<design> copies_;
@@ -226,7 +222,6 @@ TILEWRIGHT_DEVICE bool waits_later(const Arguments& arguments, int warp) {
 template <Kernel kernel, class OfKernel = ArgumentsOf<design_of(kernel)>>
 __global__ void __launch_bounds__(design_of(kernel).threads, design_of(kernel).blocks_per_sm)
     gemm(const __grid_constant__ OfKernel arguments) {
-    static_assert(contradiction(kernel) == nullptr);
     constexpr Design design = design_of(kernel);
     static_assert(sizeof(Shared<design>) == design.shared_bytes);
     auto& shared = shared_memory<Shared<design>>();

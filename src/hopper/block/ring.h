@@ -24,6 +24,15 @@ struct UnfinishedBarriers {
 template <>
 struct UnfinishedBarriers<0> {};
 
+/// Packed weights: whether a row of the tile is wide, as bit row % 32 of word row / 32. Other kernels have no such
+/// words.
+template <int count>
+struct WideFlags {
+    int words[epilogue_scale_slots][count];
+};
+template <>
+struct WideFlags<0> {};
+
 template <Design design>
 struct Shared {
     // The ring of k-blocks: values in swizzled rows of 128 bytes, one box along k after another, then 1x128 scales.
@@ -65,6 +74,7 @@ struct Shared {
     Barrier slices_read;
 
     [[no_unique_address]] UnfinishedBarriers<design.is_k_grouped() ? design.stages : 0> unfinished;
+    [[no_unique_address]] WideFlags<design.wide_rows ? design.shape.m / 32 : 0> wide;  // with the epilogue scales
 
     TILEWRIGHT_DEVICE u8* values_of_a(int stage) { return design.swap_ab ? mma_b_values[stage] : mma_a_values[stage]; }
     TILEWRIGHT_DEVICE u8* values_of_b(int stage) { return design.swap_ab ? mma_a_values[stage] : mma_b_values[stage]; }

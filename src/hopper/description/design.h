@@ -135,6 +135,7 @@ struct OperandTile {
     /// Scales of mma B are the costly ones: every warp reads those of all columns of the accumulators.
     int scales_of_row = 0;
     int scales_in_stage = 0;  // floats of memory for them
+    bool defers = false;      // They leave a power of two to the epilogue (`CanonicalOrder::defers`).
 
     OperandTile() = default;
     constexpr OperandTile(const StageDesign& d, bool of_a)
@@ -160,6 +161,7 @@ struct OperandTile {
         // The mainloop reads scales from the stage: one per step, or one. 128x128 scales of B are read from chunks.
         if ((of_a ? d.order.a : d.order.b) == ScaleUse::chains)
             scales_of_row = d.order.chain == step_k ? d.stage_k / step_k : side.scale_rows == 1 || of_a ? 1 : 0;
+        defers = d.order.defers && scales_of_row > 0;
     }
 
     constexpr int scale_bytes() const { return rows * scales_of_row * 4; }
@@ -181,7 +183,8 @@ struct OperandDesign : StageDesign {
     /// Scales multiply finished accumulators: scales of rows, of the tensor, or MXFP4's factors of rows. The scale of
     /// an NVFP4 tensor is one of them if the other side has scales (docs/numerics.md).
     bool has_epilogue_scales = false;
-    bool scales_alpha = false;  // The scale of an NVFP4 tensor is a part of alpha.
+    int nvfp4_sides = 0;
+    bool scales_alpha = false;  // The scales of NVFP4 tensors are a part of alpha.
     ScaleRoute scale_route{};
     int k_blocks_per_scale_copy = 1;  // 4, or 1
 
@@ -194,9 +197,10 @@ struct OperandDesign : StageDesign {
             while (d_columns % columns != 0) columns /= 2;
             block_scales_per_k_block = d_columns / columns;
         }
-        const bool nvfp4 = a.is_nvfp4() || b.is_nvfp4(), folds = order.folded != Folded::none;
-        has_epilogue_scales = order.has(ScaleUse::end) || folds || (nvfp4 && order.has(ScaleUse::chains));
-        scales_alpha = nvfp4 && !has_epilogue_scales;
+        nvfp4_sides = int(a.is_nvfp4()) + int(b.is_nvfp4());
+        const bool folds = order.folded != Folded::none;
+        has_epilogue_scales = order.has(ScaleUse::end) || folds || (nvfp4_sides > 0 && order.has(ScaleUse::chains));
+        scales_alpha = nvfp4_sides > 0 && !has_epilogue_scales;
         take_scale_route();
         // An array has at least one element.
         mma_a.scales_in_stage = max(shape.m * mma_a.scales_of_row * k_blocks_per_scale_copy, 1);
@@ -300,8 +304,9 @@ struct MemoryDesign : OutputDesign {
         bytes += 2 * (stages + epilogue_scale_slots + scale_chunk_slots + work_slots) * barrier;
         bytes += barrier;
         bytes += work_slots * work_tile_words * word;
-        shared_bytes =
-            round_up(round_up(bytes, barrier) + (2 + (is_k_grouped() ? stages : 0)) * barrier, tile_alignment);
+        bytes = round_up(bytes, barrier) + (2 + (is_k_grouped() ? stages : 0)) * barrier;
+        bytes += wide_rows ? epilogue_scale_slots * shape.m / 32 * word : 0;
+        shared_bytes = round_up(bytes, tile_alignment);
     }
 };
 

@@ -34,19 +34,18 @@ struct LoadedScales {
     float values[each];
 };
 
-/// Gives the loaded factors of packed rows a minus sign if their row is wide. The word after a factor tells this.
-/// (The factors of weights for fp8 have the sign in memory.)
+/// Which packed rows are wide (`WideFlags`). The word after a row's factor tells it (`formats::PackedRow`).
 template <int count>
-TILEWRIGHT_DEVICE void sign_wide_rows(float* factors, const ScaleView& view, int batch, int first) {
-    constexpr u32 wide = 1U << 16, sign = 0x8000'0000U;
-    const float* const flags = static_cast<const float*>(view.data) + 1;
-    for (int index = lane_index(); index < count; index += warp_threads) {
-        const int row = first + index;
-        if (view.data == nullptr || row >= view.rows) continue;
-        const float word = load_global(flags + batch * view.batch_stride + row * view.row_stride);
-        if ((__builtin_bit_cast(u32, word) & wide) == 0) continue;
-        const u32 factor = __builtin_bit_cast(u32, load_shared(factors[index]));
-        store_shared(factors[index], __builtin_bit_cast(float, factor | sign));
+TILEWRIGHT_DEVICE void load_wide_flags(int* to, const ScaleView& view, int batch, int first) {
+    constexpr u32 flag = u32{formats::packed_row_wide} << 16;
+    const int* const words = static_cast<const int*>(view.data) + 1;
+#pragma unroll 4  // at most: a producer has few registers
+    for (int i = 0; i < count / warp_threads; ++i) {
+        const int row = first + i * warp_threads + lane_index();
+        const bool exists = view.data != nullptr && row < view.rows;
+        const int word = exists ? load_global(words + batch * view.batch_stride + row * view.row_stride) : 0;
+        const u32 wide = ballot((u32(word) & flag) != 0);
+        if (lane_index() == 0) store_shared(to[i], int(wide));
     }
 }
 
@@ -62,11 +61,11 @@ TILEWRIGHT_DEVICE void load_epilogue_scales(Shared<design>& shared, const Argume
         constexpr ScaleView ones{};
         LoadedScales<design.d_rows>(ones, 0, 0).store(of_a, false);
         LoadedScales<design.d_columns>(ones, 0, 0).store(of_b, false);
+        if constexpr (design.wide_rows) load_wide_flags<design.d_columns>(shared.wide.words[slot], ones, 0, 0);
     } else {
         // A side without an epilogue scale gets 1: its scales are applied in the mainloop and leave nothing to the
         // epilogue.
-        constexpr bool defers_a = design.order.defers && design.operand_a().scales_of_row > 0;
-        constexpr bool defers_b = design.order.defers && design.operand_b().scales_of_row > 0;
+        constexpr bool defers_a = design.operand_a().defers, defers_b = design.operand_b().defers;
         constexpr bool has_a = defers_a || design.a.is_nvfp4() || design.order.a == ScaleUse::end;
         constexpr bool has_b = defers_b || design.b.scale_rows != 0;
         const int group = work.scales_of_b();
@@ -83,9 +82,8 @@ TILEWRIGHT_DEVICE void load_epilogue_scales(Shared<design>& shared, const Argume
                                                defers_b ? first_k_block : 0);
         if constexpr (both_first) a.store(of_a, defers_a);
         b.store(of_b, defers_b);
-        if constexpr (design.has_wide_steps()) {
-            sign_wide_rows<design.d_columns>(rows, arguments.scales_b, group, work.column);
-        }
+        if constexpr (design.wide_rows)
+            load_wide_flags<design.d_columns>(shared.wide.words[slot], arguments.scales_b, group, work.column);
     }
     sync_warp();
     warp_arrives<design>(shared.epilogue_scales_full[slot], lane_index());

@@ -255,8 +255,7 @@ private:
         constexpr bool has_a_scales = design.operand_a().scales_of_row > 0,
                        has_b_scales = design.operand_b().scales_of_row > 0;
         const bool has_rows = design.cluster.use != ClusterUse::share_b || rows > 0;
-        constexpr bool is_only_way = !design.scale_route.loads && !design.scale_route.copies;
-        const bool scales = design.scale_route.tma && (is_only_way || arguments_.scales_by_tma);
+        const bool scales = scales_by_tma<design>(arguments_);
         const bool a_scales = has_a_scales && scales && has_rows && k_block % design.k_blocks_per_scale_copy == 0;
         const int stage = ring_.stage;
         stamp_(Event::loads);

@@ -1,5 +1,5 @@
-// The wide rows of a warpgroup, read from the signs of their factors. The loops that multiply wide rows separately
-// (wide_rows.h) or window by window (windows.h) use them. The epilogue scales have arrived.
+// The wide rows of a warpgroup. The loops that multiply wide rows separately (wide_rows.h) or window by window
+// (windows.h) use them. The epilogue scales have arrived.
 #pragma once
 
 #include "hopper/block/ring.h"
@@ -11,21 +11,19 @@ struct WideRows {
     static constexpr int halves = design.rows_per_warpgroup / wgmma_m;
 
     TILEWRIGHT_DEVICE explicit WideRows(const Consumer<design>& c) {
-        const float* const factors = c.shared.row_scales[c.epilogue_scales.stage] + c.first_row();
-        const auto is_wide = [&](int row) { return __builtin_bit_cast(u32, load_shared(factors[row])) >> 31; };
-        const int own = c.warp * warp_rows + c.lane / 4;
+        const int* const words = c.shared.wide.words[c.epilogue_scales.stage] + c.first_row() / 32;
 #pragma unroll
         for (int half = 0; half < halves; ++half) {
-            const int first = half * wgmma_m;
-            const u32 wide = is_wide(first + c.lane) | is_wide(first + warp_threads + c.lane);
-            in_half[half] = ballot(wide != 0) != 0;
+            const u32 first = u32(load_shared(words[2 * half])), second = u32(load_shared(words[2 * half + 1]));
+            in_half[half] = (first | second) != 0;
             any = any || in_half[half];
-            of_lane[half] = is_wide(first + own) | is_wide(first + own + warp_rows / 2) << 1;
+            const u32 of_warp = (c.warp < 2 ? first : second) >> c.warp % 2 * warp_rows;
+            of_lane[half] = (of_warp >> c.lane / 4 & 1) | (of_warp >> (c.lane / 4 + 8) & 1) << 1;
 #pragma unroll
             for (int row = 0; row < 2; ++row) {
-                const u32 lanes = ballot((of_lane[half] >> row & 1) != 0);
-                in_rows[half][row] = lanes != 0;
-                all_rows[half][row] = lanes == ~0U;
+                const u32 rows = of_warp >> 8 * row & 0xFF;
+                in_rows[half][row] = rows != 0;
+                all_rows[half][row] = rows == 0xFF;
             }
         }
     }

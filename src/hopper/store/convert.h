@@ -22,7 +22,7 @@ TILEWRIGHT_DEVICE float tensor_scales(const Arguments& arguments, const WorkTile
 template <Design design>
 TILEWRIGHT_DEVICE float nvfp4_factor() {
     constexpr float one = formats::nvfp4_tensor_factor();
-    return design.a.is_nvfp4() && design.b.is_nvfp4() ? one * one : one;
+    return design.nvfp4_sides == 2 ? one * one : one;
 }
 
 /// The factor of a tile's sums. For a group without k, D is C, or zeros.

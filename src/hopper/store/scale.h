@@ -23,22 +23,27 @@ TILEWRIGHT_DEVICE void skip_epilogue_scales(Consumer<design>& c) {
     }
 }
 
-/// The sum times the epilogue scales of its row and column, in the canonical order. The sign of MXFP4's factor tells
-/// that the row is wide; the tokens' scales of a wide row were applied in the mainloop. `deferring`: scales in the
-/// mainloop left powers of two, which are 1 otherwise.
-template <Design design, bool deferring>
-TILEWRIGHT_DEVICE float scaled(float sum, float row, float column) {
-    constexpr bool defers_a = design.order.defers && design.operand_a().scales_of_row > 0;
-    constexpr bool defers_b = design.order.defers && design.operand_b().scales_of_row > 0;
-    constexpr bool nvfp4 = design.a.is_nvfp4() || design.b.is_nvfp4();
-    float of_a = design.swap_ab ? column : row, of_b = design.swap_ab ? row : column;
-    bool wide = false;
-    if constexpr (design.order.folded == Folded::b && design.wide_rows) {
-        const u32 bits = __builtin_bit_cast(u32, of_b);
-        wide = design.feed == FeedKind::windowed && bits >> 31 != 0;
-        of_b = __builtin_bit_cast(float, bits & 0x7FFF'FFFF);
+/// Whether a row of the tile of the tensor core was multiplied in windows. The tokens' scales were then applied in the
+/// mainloop.
+template <Design design>
+TILEWRIGHT_DEVICE bool has_windows(const Consumer<design>& c, int row) {
+    if constexpr (design.feed == FeedKind::windowed) {
+        return (u32(load_shared(c.shared.wide.words[c.epilogue_scales.stage][row / 32])) >> row % 32 & 1) != 0;
+    } else {
+        return false;
     }
-    if constexpr (nvfp4) sum *= formats::nvfp4_tensor_factor();
+}
+
+/// The sum times the epilogue scales of its row and column, in the canonical order. `deferring`: scales in the mainloop
+/// left powers of two, which are 1 otherwise. `wide`: `has_windows`.
+template <Design design, bool deferring>
+TILEWRIGHT_DEVICE float scaled(float sum, float row, float column, bool wide) {
+    constexpr bool defers_a = design.operand_a().defers, defers_b = design.operand_b().defers;
+    float of_a = design.swap_ab ? column : row, of_b = design.swap_ab ? row : column;
+    // Weights for fp8 that were packed until 2026-12-01 have a minus sign at the factors of wide rows.
+    if constexpr (design.feed == FeedKind::windowed)
+        of_b = __builtin_bit_cast(float, __builtin_bit_cast(u32, of_b) & 0x7FFF'FFFF);
+    if constexpr (design.nvfp4_sides > 0) sum *= formats::nvfp4_tensor_factor();
     if constexpr (design.order.folded == Folded::b && design.order.step != StepKind::bf16) {
         if (!wide) {  // the factor is smaller than the row's scale by this amount
             constexpr float top = formats::power_of_two(6);
@@ -50,7 +55,7 @@ TILEWRIGHT_DEVICE float scaled(float sum, float row, float column) {
     if constexpr (defers_a) of_a = formats::inverse_power(of_a);
     if constexpr (defers_b) of_b = formats::inverse_power(of_b);
     if (wide) of_a = 1;
-    if constexpr (design.order.folded == Folded::b || design.order.defers || nvfp4)
+    if constexpr (design.order.folded == Folded::b || design.order.defers || design.nvfp4_sides > 0)
         return formats::multiply_by_both(sum, of_a, of_b);
     return sum * (of_a * of_b);
 }
@@ -63,9 +68,11 @@ TILEWRIGHT_DEVICE void scale_all(const Consumer<design>& c, Accumulators<design>
     const int lane = lane_index(), first = c.first_row() + c.warp * warp_rows + fragment_row(design, lane);
     constexpr int step = fragment_row_step(design);
     float rows[halves][2];
+    u32 wide = 0;  // a bit for each of these rows
 #pragma unroll
     for (int i = 0; i < 2 * halves; ++i) {
         rows[i / 2][i % 2] = load_shared(c.shared.row_scales[slot][first + i / 2 * wgmma_m + i % 2 * step]);
+        if (has_windows<design>(c, first + i / 2 * wgmma_m + i % 2 * step)) wide |= 1U << i;
     }
 #pragma unroll
     for (int column = 0; column < design.shape.n; column += 8) {
@@ -76,7 +83,9 @@ TILEWRIGHT_DEVICE void scale_all(const Consumer<design>& c, Accumulators<design>
             float* value = fragment<design>(accumulators, half, column);
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                value[i] = scaled<design, deferring>(value[i], rows[half][i / 2], i % 2 == 0 ? columns.x : columns.y);
+                const bool is_wide = design.feed == FeedKind::windowed && (wide >> (2 * half + i / 2) & 1) != 0;
+                value[i] =
+                    scaled<design, deferring>(value[i], rows[half][i / 2], i % 2 == 0 ? columns.x : columns.y, is_wide);
             }
         }
     }
@@ -101,10 +110,12 @@ TILEWRIGHT_DEVICE void scale_fragment(const Consumer<design>& c, Quad& values, i
     const Pair columns = load_shared(*reinterpret_cast<const Pair*>(&c.shared.column_scales[slot][n]));
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        const float row = load_shared(c.shared.row_scales[slot][m + i / 2 * fragment_row_step(design)]);
+        const int in_tile = m + i / 2 * fragment_row_step(design);
+        const float row = load_shared(c.shared.row_scales[slot][in_tile]);
         const float column = i % 2 == 0 ? columns.x : columns.y;
-        values.values[i] = design.order.defers && c.defers ? scaled<design, true>(values.values[i], row, column)
-                                                           : scaled<design, false>(values.values[i], row, column);
+        const bool wide = design.feed == FeedKind::windowed && has_windows<design>(c, in_tile);
+        values.values[i] = design.order.defers && c.defers ? scaled<design, true>(values.values[i], row, column, wide)
+                                                           : scaled<design, false>(values.values[i], row, column, wide);
     }
 }
 
