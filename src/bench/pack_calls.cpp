@@ -7,7 +7,6 @@
 #include <map>
 
 #include "hopper/description/design.h"
-#include "hopper/description/rules.h"
 #include "launch/tile_code.h"
 #include "measure/statistics.h"
 #include "plan/runnable.h"
@@ -114,7 +113,7 @@ Problem shapes_of(const PackProblem& problem) {
 }
 
 bool is_called(const hopper::Kernel& kernel) {
-    return design_of(kernel).feed == hopper::FeedKind::shared && has_all_outputs(kernel);
+    return design_of(kernel).feed == hopper::FeedKind::shared && kernel.order.folded == Folded::none;
 }
 
 std::vector<PackProblem> pack_problems(const DeviceDescription& device, std::size_t most) {

@@ -6,10 +6,10 @@
 
 #include "base/math.h"
 #include "formats/packed_layout.h"
-#include "hopper/description/rules.h"
 #include "hopper/schedule/dense.h"
 #include "launch/groups.h"
 #include "launch/maps.h"
+#include "plan/kernel_rules.h"
 #include "plan/tile_distribution.h"
 #include "plan/tma.h"
 #include "problem/hopper_rules.h"
@@ -121,12 +121,12 @@ hopper::AllArguments arguments(const Geometry& g, const planner::KernelPlan& ker
 }
 
 void add_scale_maps(const Geometry& g, const hopper::Design& tile, Launch& launch) {
-    if (has_1x128_scales(tile.a, tile.order.a)) {
+    if (planner::has_1x128_scales(tile.a, tile.order.a)) {
         launch.a_scales = tile.scales_along_k ? k_major_scale_map(g.a, planner::sizes_of_a(g), tile.d_rows,
                                                                   tile.k_blocks_per_scale_copy)
                                               : m_major_scale_map(g.a, planner::sizes_of_a(g), tile.d_rows);
     }
-    if (has_1x128_scales(tile.b, tile.order.b)) {
+    if (planner::has_1x128_scales(tile.b, tile.order.b)) {
         launch.b_scales = m_major_scale_map(g.b, planner::sizes_of_b(g), tile.d_columns);
     }
 }

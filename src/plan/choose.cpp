@@ -7,12 +7,12 @@
 #include <tuple>
 
 #include "hopper/description/design.h"
-#include "hopper/description/rules.h"
 #include "plan/call_plan.h"
 #include "plan/candidates.h"
 #include "plan/cost.h"
 #include "plan/explain_words.h"
 #include "plan/hints.h"
+#include "plan/kernel_rules.h"
 #include "plan/legality.h"
 #include "plan/shipped_kernels.h"
 #include "plan/shipped_tiles.h"

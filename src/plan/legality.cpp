@@ -8,7 +8,7 @@
 
 #include "base/math.h"
 #include "hopper/description/design.h"
-#include "hopper/description/rules.h"
+#include "plan/kernel_rules.h"
 #include "plan/tile_distribution.h"
 #include "plan/variant.h"
 #include "problem/hopper_rules.h"
@@ -33,40 +33,18 @@ Reason wgmma_shape(const hopper::Design& tile, const Workload&, const DeviceDesc
     return std::nullopt;
 }
 
-/// An mn-major operand passes through registers on its way to the tensor core, as mma A.
-Reason mn_major_operand(const hopper::Design& tile, const Workload&, const DeviceDescription&) {
-    const bool of_a = tile.a.form == hopper::Form::columns;
-    if (!of_a && tile.b.form != hopper::Form::columns) return std::nullopt;
-    const std::string operand = of_a ? "an M-major a" : "an N-major b";
-    if (tile.mma_b.side.form == hopper::Form::columns) {
-        return fmt::format("{}: {} must be on the rows of the tensor core, {}", block(tile), operand,
-                           of_a ? "without swap" : "with swap");
+/// Rows that are loaded together: those of MN-major operands, and of packed weights.
+Reason loaded_rows(const hopper::Design& tile, const Workload&, const DeviceDescription&) {
+    const bool of_a = tile.a.form == hopper::Form::columns, of_b = tile.b.form == hopper::Form::columns;
+    if ((of_a || of_b) && tile.shape.m % hopper::mn_major_box != 0) {
+        return fmt::format("{}: an {} is loaded in {} rows at a time", block(tile), of_a ? "M-major a" : "N-major b",
+                           hopper::mn_major_box);
     }
-    if (tile.cluster.shares_operand()) {
-        return fmt::format("{}: blocks share operands in shared memory, and {} is taken from registers", block(tile),
-                           operand);
-    }
-    if (tile.shape.m % hopper::mn_major_box == 0) return std::nullopt;
-    return fmt::format("{}: {} is loaded in {} rows at a time", block(tile), operand, hopper::mn_major_box);
-}
-
-/// Packed weights are decoded in registers, as mma A, 64 rows at a time, and loaded 128 at a time.
-Reason packed_weights(const hopper::Design& tile, const Workload&, const DeviceDescription&) {
-    if (!tile.b.is_packed()) return std::nullopt;
-    if (!tile.swap_ab) {
-        return fmt::format("{}: packed weights must be on the rows of the tensor core, with swap", block(tile));
-    }
-    if (tile.cluster.shares_operand()) {
-        return fmt::format("{}: blocks share operands in shared memory, and packed weights are taken from registers",
-                           block(tile));
-    }
-    if (tile.shape.m == hopper::packed_rows || tile.shape.m % (2 * hopper::packed_rows) == 0) {
-        return std::nullopt;
-    }
+    const bool fits = tile.shape.m == hopper::packed_rows || tile.shape.m % (2 * hopper::packed_rows) == 0;
+    if (!tile.b.is_packed() || fits) return std::nullopt;
     return fmt::format("{}: packed weights are loaded in 64 rows or multiples of 128", block(tile));
 }
 
-/// Fields that contradict each other in any kernel. The rules before have words with the numbers of the tile.
 Reason contradicts(const hopper::Design& tile, const Workload&, const DeviceDescription&) {
     const char* const words = contradiction(tile);
     return words == nullptr ? std::nullopt : Reason(fmt::format("{}: {}", block(tile), words));
@@ -117,9 +95,6 @@ Reason slices_of_a_cluster(const hopper::Design& tile, const Workload& work, con
 }
 
 Reason cluster_size(const hopper::Design& tile, const Workload& work, const DeviceDescription& device) {
-    if (tile.is_k_grouped() && tile.cluster.size > 1) return "k-grouped calls run without clusters in this version";
-    if (tile.loop == hopper::Loop::steps && tile.cluster.shares_operand())
-        return fmt::format("{}: kernels with 1x32 scales run without clusters", block(tile));
     if (tile.cluster.k_slices() > 1) return slices_of_a_cluster(tile, work, device);
     if (tile.cluster.size > 2)
         return fmt::format("clusters of {} leave SMs idle, only pairs fill the chip", tile.cluster.size);
@@ -182,8 +157,6 @@ void require_support(const Workload& work) {
 }
 
 std::optional<Objection> why_illegal(const PlannedTile& tile, const Workload& work, const DeviceDescription& device) {
-    if ((tile.cluster.use != hopper::ClusterUse::none) != (tile.cluster.size > 1))
-        return Objection{"cluster", "a cluster of 2 shares one operand, a single block none"};
     const hopper::Kernel kernel = device_tile(tile, shapeless_kernel(work));
     const int k = design_of(kernel).stage_k;
     if (tile.k != k) {
@@ -199,16 +172,15 @@ std::optional<Objection> why_illegal(const hopper::Kernel& kernel, const Workloa
         const char* name;
         Reason (*check)(const hopper::Design&, const Workload&, const DeviceDescription&);
     };
-    constexpr std::array rules{Rule{"wgmma", wgmma_shape},
-                               Rule{"wgmma", mn_major_operand},
-                               Rule{"wgmma", packed_weights},
+    constexpr std::array rules{Rule{"kernel", contradicts},
+                               Rule{"wgmma", wgmma_shape},
+                               Rule{"wgmma", loaded_rows},
                                Rule{"registers", registers},
                                Rule{"shared memory", shared_memory},
                                Rule{"cluster", cluster_size},
                                Rule{"cluster", pairs},
                                Rule{"split k", split},
-                               Rule{"k-grouped", groups_of_k},
-                               Rule{"kernel", contradicts}};
+                               Rule{"k-grouped", groups_of_k}};
     const hopper::Design tile = design_of(kernel);
     for (const Rule& rule : rules) {
         if (Reason reason = rule.check(tile, work, device)) return Objection{rule.name, std::move(*reason)};

@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "hopper/description/design.h"
-#include "hopper/description/rules.h"
 #include "plan/kernel_class.h"
+#include "plan/kernel_rules.h"
 #include "plan/planned_tile.h"
 
 namespace tilewright::planner {

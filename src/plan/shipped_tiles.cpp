@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "hopper/description/design.h"
-#include "hopper/description/rules.h"
 #include "plan/kernel_class.h"
+#include "plan/kernel_rules.h"
 #include "plan/planned_tile.h"
 #include "plan/shipped_kernels.h"
 
@@ -36,14 +36,11 @@ bool has_forms_of(const Kernel& one, const Kernel& other) {
     return one.a.form == other.a.form && one.b.form == other.b.form;
 }
 
-/// Whether shapes are taken from this kernel of the pack. A kernel for D of f32 may have other stages than its tile,
-/// and `unshipped_tiles` has the shapes of pairs without kernels for all outputs.
-bool gives_shapes(const Kernel& tile) { return tile.output != hopper::Output::f32_by_tma && has_all_outputs(tile); }
-
 /// `shapeless` in the shape of a tile of the pack, if the shape serves it. The tile differs at most in the formats of
 /// values, or its scales take as many registers.
 std::optional<Kernel> in_shape_of(const Kernel& tile, const Kernel& shapeless) {
-    if (!gives_shapes(tile) || tile.groups != shapeless.groups) return std::nullopt;
+    // A kernel for D of f32 may have other stages than its tile.
+    if (tile.output == hopper::Output::f32_by_tma || tile.groups != shapeless.groups) return std::nullopt;
     const bool packed = shapeless.b.is_packed(), bf16 = shapeless.order.step == StepKind::bf16;
     if (tile.b.is_packed() != packed) return std::nullopt;
     // Next to 1x32 scales bf16 on both sides has fp8's shapes, in as many bytes.
@@ -77,7 +74,8 @@ std::vector<Kernel> shipped_tiles(const Kernel& shapeless) {
 }
 
 std::vector<Kernel> unshipped_tiles(const Kernel& shapeless) {
-    if (has_all_outputs(shapeless) || shapeless.order.step == StepKind::bf16 || shapeless.order.chain == 0) return {};
+    if (shapeless.order.step == StepKind::bf16 || shapeless.order.chain == 0) return {};
+    if (!shipped_tiles(shapeless).empty()) return {};
     constexpr Recipe recipe{{.granularity = Granularity::block_1x128}, {.granularity = Granularity::block_128x128}};
     constexpr Kernel blocks = kernel_class(recipe, Accumulation::promoted, Format::e4m3, Format::e4m3);
     hopper::Groups groups = shapeless.groups;
@@ -85,7 +83,7 @@ std::vector<Kernel> unshipped_tiles(const Kernel& shapeless) {
     if (groups == hopper::Groups::none && !has_mn_major(shapeless)) groups = hopper::Groups::rows;
     std::vector<Kernel> list;
     for (const Kernel& tile : all_shipped()) {
-        if (!gives_shapes(tile) || tile.groups != groups) continue;
+        if (tile.output != hopper::Output::bf16_by_tma || tile.groups != groups) continue;
         if (!has_scales_of(tile, blocks) || !has_forms_of(tile, shapeless)) continue;
         // The model assumes that kernels for any output are as fast as those that load scales by TMA. For 1x128 : row,
         // 192x128 takes 1.40 times as long as FP8's fast 128x256, and 128x256 1.11 times

@@ -20,7 +20,7 @@ std::vector<hopper::Kernel> general_tiles(const hopper::Kernel& shapeless);
 /// Whether calls that need a kernel for any output may take this tile: it ships, or no kernel of its class does.
 bool serves_general_calls(const hopper::Kernel& tile);
 
-/// The candidate tiles for a pair of scales without shipped kernels (`hopper::has_all_outputs`). They are the tiles of
+/// The candidate tiles for a pair of scales without shipped kernels in such groups. They are the tiles of
 /// 1x128 : 128x128 with the shapes that serve groups, as one block. Compiled on first use. Times are in
 /// docs/experiments/037-pairs-without-shipped-kernels.md.
 std::vector<hopper::Kernel> unshipped_tiles(const hopper::Kernel& shapeless);

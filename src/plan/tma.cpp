@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "base/math.h"
-#include "hopper/description/rules.h"
+#include "plan/kernel_rules.h"
 #include "problem/hopper_rules.h"
 
 namespace tilewright::planner {

@@ -2,7 +2,7 @@
 
 #include "check/case.h"
 #include "gpu/tile_recipe.h"
-#include "hopper/description/rules.h"
+#include "plan/kernel_rules.h"
 #include "plan/shipped_kernels.h"
 #include "plan/variant.h"
 #include "plan/workload.h"
@@ -74,7 +74,7 @@ hopper::Kernel tile_of(const KernelRow& row) {
     if (row.serves == Serves::bf16 || row.serves == Serves::bf16_copies) kernel.output = hopper::Output::bf16_by_tma;
     if (row.serves == Serves::bf16_copies) kernel.scales_along_k = true;
     kernel.debug.every_lane_arrives = row.every_lane;
-    if (const char* why = contradiction(kernel)) {
+    if (const char* why = planner::contradiction(kernel)) {
         throw std::invalid_argument(fmt::format("{}: {}: {}", row.place, row.text, why));
     }
     return kernel;

@@ -8,10 +8,10 @@
 #include <string>
 
 #include "hopper/description/roles.h"
-#include "hopper/description/rules.h"
 #include "kernel_of_recipe.h"
 #include "plan/candidates.h"
 #include "plan/choose.h"
+#include "plan/kernel_rules.h"
 #include "plan/legality.h"
 #include "plan/problems.h"
 #include "plan/variant.h"
@@ -140,8 +140,8 @@ void compare(const Problem& problem, const Recipe& recipe, Compared& compared) {
     const Kernel kernel = planner::variant(work.geometry, tile);
     EXPECT_EQ(tile.order, *order) << call;
     EXPECT_EQ(kernel.order, *order) << call;
-    EXPECT_STREQ(contradiction(tile), nullptr) << call;
-    EXPECT_STREQ(contradiction(kernel), nullptr) << call;
+    EXPECT_STREQ(planner::contradiction(tile), nullptr) << call;
+    EXPECT_STREQ(planner::contradiction(kernel), nullptr) << call;
     for (const Side& side : {kernel.a, kernel.b}) {
         EXPECT_EQ(step_products(order->step), wgmma_k_bytes / (side.values == ValueFormat::bf16 ? 2 : 1)) << call;
     }

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "hopper/description/design.h"
-#include "hopper/description/rules.h"
 #include "plan/choose.h"
 #include "plan/k_splits.h"
+#include "plan/kernel_rules.h"
 #include "plan/legality.h"
 #include "plan/problems.h"
 #include "plan/shipped_tiles.h"

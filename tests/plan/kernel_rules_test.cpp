@@ -1,6 +1,6 @@
-// The fields of a kernel that contradict each other. Each rule of hopper/description/rules.h refuses a kernel that
-// breaks only this rule, with its sentence.
-#include "hopper/description/rules.h"
+// The fields of a kernel that contradict each other. Each rule of plan/kernel_rules.cpp refuses a kernel that breaks
+// only this rule, with its sentence.
+#include "plan/kernel_rules.h"
 
 #include <gtest/gtest.h>
 
@@ -11,9 +11,11 @@
 
 #include "kernel_of_recipe.h"
 
-namespace tilewright::hopper {
+namespace tilewright::planner {
 namespace {
 
+using namespace hopper;
+using hopper::Kernel, hopper::Groups, hopper::Output, hopper::Side;
 using tests::of_recipe;
 
 struct Rule {
@@ -22,16 +24,21 @@ struct Rule {
     void (*breaks)(Kernel&);
 };
 
-/// MXFP4 weights that were expanded to bf16.
-Kernel bf16_on_both_sides() {
-    return planner::kernel_class(parse_recipe("bf16:mxfp4").value(), Accumulation::promoted, Format::bf16,
-                                 Format::bf16);
+/// MXFP4 weights that were expanded to this format.
+Kernel expanded(Format values) {
+    const bool bf16 = values == Format::bf16;
+    return kernel_class(parse_recipe(bf16 ? "bf16:mxfp4" : "1x128:mxfp4").value(), Accumulation::promoted,
+                        bf16 ? Format::bf16 : Format::e4m3, values);
 }
 
 const std::vector<Rule>& rules() {
     static const std::vector<Rule> list{
-        {"a cluster has a use and more than one block", {}, [](Kernel& k) { k.cluster.size = 2; }},
-        {"a cluster has a use and more than one block", {}, [](Kernel& k) { k.cluster.use = ClusterUse::split_k; }},
+        {"several blocks share an operand or split k, a single block does neither",
+         {},
+         [](Kernel& k) { k.cluster.size = 2; }},
+        {"several blocks share an operand or split k, a single block does neither",
+         {},
+         [](Kernel& k) { k.cluster.use = ClusterUse::split_k; }},
         {"blocks of a cluster have one arrival per warp",
          {.cluster = {ClusterUse::share_b, 2}},
          [](Kernel& k) { k.debug.every_lane_arrives = true; }},
@@ -46,8 +53,8 @@ const std::vector<Rule>& rules() {
          }},
         {"packed weights take registers that this kernel needs", of_recipe("row:mxfp4"),
          [](Kernel& k) { k.groups = Groups::k_aligned; }},
-        {"an MN-major operand is on the rows of the tensor core", {}, [](Kernel& k) { k.b.form = Form::columns; }},
-        {"an MN-major operand is on the rows of the tensor core",
+        {"an N-major b is on the rows of the tensor core, with swap", {}, [](Kernel& k) { k.b.form = Form::columns; }},
+        {"an M-major a is on the rows of the tensor core, without swap",
          {.swap_ab = true},
          [](Kernel& k) { k.a.form = Form::columns; }},
         {"an MN-major operand is taken from registers, which blocks do not share",
@@ -60,35 +67,19 @@ const std::vector<Rule>& rules() {
          [](Kernel& k) { k.b.form = Form::rows_and_tiles; }},
         {"values are read in place for fp8 with scales of rows", of_recipe("mxfp8:mxfp4"),
          [](Kernel& k) { k.b.form = Form::rows_and_tiles; }},
-        {"a has the values that the tensor core multiplies", of_recipe("bf16:mxfp4"),
-         [](Kernel& k) { k.a.values = ValueFormat::e4m3; }},
-        {"a has the values that the tensor core multiplies", {}, [](Kernel& k) { k.a.values = ValueFormat::bf16; }},
-        {"bf16 is multiplied by bf16", {}, [](Kernel& k) { k.b.values = ValueFormat::bf16; }},
-        {"bf16 is multiplied by bf16", bf16_on_both_sides(), [](Kernel& k) { k.b.values = ValueFormat::e4m3; }},
-        {"bf16 is multiplied by bf16", of_recipe("bf16:mxfp4"), [](Kernel& k) { k.b.values = ValueFormat::e4m3; }},
-        {"NVFP4 is multiplied as bf16", {}, [](Kernel& k) { k.a.scale_k = 16; }},
-        {"kernels for bf16 have no version for one output", of_recipe("bf16:mxfp4"),
+        {"kernels for bf16, 1x32 scales or expanded weights are for any output", of_recipe("bf16:mxfp4"),
          [](Kernel& k) { k.output = Output::bf16_by_tma; }},
-        {"weights in bf16 were FP4", bf16_on_both_sides(),
-         [](Kernel& k) {
-             k.order.folded = Folded::none;
-             k.b.scale_k = 0;
-         }},
-        {"kernels of bf16 on both sides are K-major, without pairs of blocks", bf16_on_both_sides(),
+        {"kernels for bf16, 1x32 scales or expanded weights are for any output", of_recipe("mxfp8:mxfp8"),
+         [](Kernel& k) { k.output = Output::f32_by_tma; }},
+        {"kernels for bf16, 1x32 scales or expanded weights are for any output", expanded(Format::e4m3),
+         [](Kernel& k) { k.output = Output::bf16_by_tma; }},
+        {"kernels of bf16 on both sides are K-major, without pairs of blocks", expanded(Format::bf16),
          [](Kernel& k) {
              k.cluster = {ClusterUse::share_b, 2};
          }},
-        {"kernels of bf16 on both sides are K-major, without pairs of blocks", bf16_on_both_sides(),
+        {"kernels of bf16 on both sides are K-major, without pairs of blocks", expanded(Format::bf16),
          [](Kernel& k) { k.groups = Groups::k_anywhere; }},
-        {"tokens in bf16 have scales only with NVFP4 weights", of_recipe("bf16:mxfp4"),
-         [](Kernel& k) { k.order.a = ScaleUse::end; }},
-        {"128x128 scales of a go with the same of b", of_recipe("128x128:128x128"),
-         [](Kernel& k) { k.b = {.scale_rows = 1, .scale_k = 128}; }},
-        {"with 1x32 scales the others multiply each step too", of_recipe("row:mxfp8"),
-         [](Kernel& k) { k.order.a = ScaleUse::end; }},
-        {"kernels for 1x32 scales have one version", of_recipe("mxfp8:mxfp8"),
-         [](Kernel& k) { k.output = Output::f32_by_tma; }},
-        {"kernels for 1x32 scales have one version", of_recipe("mxfp8:mxfp8"),
+        {"kernels for 1x32 scales are K-major, without pairs of blocks", of_recipe("mxfp8:mxfp8"),
          [](Kernel& k) { k.groups = Groups::k_aligned; }},
         {"kernels for 1x32 scales with packed weights have 64 rows per warpgroup", of_recipe("mxfp8:mxfp4"),
          [](Kernel& k) { k.shape.m = 256; }},
@@ -106,8 +97,6 @@ const std::vector<Rule>& rules() {
         {"kernels for D of f32 store rows of one block",
          {.output = Output::f32_by_tma},
          [](Kernel& k) { k.groups = Groups::rows; }},
-        {"this pair of scales has no kernel for D of bf16 only", of_recipe("1x128:row"),
-         [](Kernel& k) { k.output = Output::bf16_by_tma; }},
         {"only kernels for D of bf16 with 1x128 scales of a have an order of scales", of_recipe("1x128:128x128"),
          [](Kernel& k) { k.scales_along_k = true; }},
         {"only kernels for D of bf16 with 1x128 scales of a have an order of scales",
@@ -142,4 +131,4 @@ TEST(Rules, AllOfThemAreTested) {
 }
 
 }  // namespace
-}  // namespace tilewright::hopper
+}  // namespace tilewright::planner
