@@ -14,3 +14,24 @@ function(tilewright_find_clang variable)
   endforeach()
   set(${variable} "" PARENT_SCOPE)
 endfunction()
+
+# tilewright_clang_objects(variable files...): objects of generated files, compiled by clang without optimisation, in a
+# directory whose compiler is GCC. Where there is no clang, or it compiles the directory anyway, the files themselves.
+function(tilewright_clang_objects variable)
+  set(${variable} ${ARGN} PARENT_SCOPE)
+  tilewright_find_clang(clang)
+  if(NOT clang OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    return()
+  endif()
+  set(objects "")
+  foreach(file ${ARGN})
+    add_custom_command(OUTPUT ${file}.o
+                       COMMAND ${clang} -std=c++20 -O0 -fPIE -DTILEWRIGHT_SANITIZES=0 -ffp-contract=off -Wall -Wextra -Wno-pass-failed
+                               -mllvm -pragma-unroll-threshold=1 -I${PROJECT_SOURCE_DIR}/src -I${PROJECT_SOURCE_DIR}/include
+                               -I${PROJECT_SOURCE_DIR}/tests -MD -MF ${file}.d -c ${file} -o ${file}.o
+                       DEPENDS ${file} DEPFILE ${file}.d VERBATIM COMMENT "Building ${file}.o with ${clang}")
+    list(APPEND objects ${file}.o)
+  endforeach()
+  set_source_files_properties(${objects} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+  set(${variable} ${objects} PARENT_SCOPE)
+endfunction()
