@@ -47,7 +47,7 @@ run:  ## the main job: build, check every operation and recipe, then run a real 
 # built, packaged: two of CMake that write one folder at a time fail now and then.
 test: $(if $(filter yes,$(torch)),setup,setup-torch)  ## everything that must pass; torch=no: without torch and the tests that need it
 	$(MAKE) --no-print-directory --jobs=2 setup-torch test-cpp
-	$(MAKE) --no-print-directory --jobs=2 --output-sync=line built=yes lint-then-sanitize test-packages
+	$(MAKE) --no-print-directory --jobs=3 --output-sync=line built=yes lint-then-sanitize test-packages
 
 # Three lists of jobs, each one after another: those of the second and third are on one core, and the first takes the rest.
 .PHONY: lint-then-sanitize build-sanitize test-packages run-pytest wheel-and-docs
@@ -56,7 +56,7 @@ lint-then-sanitize: build
 	$(MAKE) --no-print-directory test-sanitize
 test-packages: build
 	$(MAKE) --no-print-directory python-package
-	$(MAKE) --no-print-directory --jobs=2 packaged=yes run-pytest wheel-and-docs
+	$(MAKE) --no-print-directory packaged=yes run-pytest wheel-and-docs
 wheel-and-docs:
 	$(MAKE) --no-print-directory test-install
 	$(MAKE) --no-print-directory test-wheel

@@ -69,6 +69,7 @@ private:
         row.end_factor = fp8 ? power_of_two(reference - fp8_top_exponent) : power_of_two(reference);
         if (judged.wide) row.end_factor = 1;
         if (judged.exponents.nan) row.end_factor = std::numeric_limits<float>::quiet_NaN();
+        if (judged.wide && plan_.has_windows()) row.end_factor = std::copysign(row.end_factor, -1.0F);
         row.flags = static_cast<std::uint8_t>((judged.wide ? packed_row_wide : 0) | kept);
         return row;
     }

@@ -69,7 +69,7 @@ inline constexpr std::array<char, 8> packed_magic{'T', 'W', 'P', 'A', 'C', 'K', 
 
 /// The factor of a row's sum at the end, and how the row's scales are stored.
 struct PackedRow {
-    float end_factor = 0;  // Until 2026-12-01 that of a wide row for fp8 had a minus sign.
+    float end_factor = 0;  // of a wide row with windows the number, NaN too, with a minus sign
     std::int16_t reference = 0;
     std::uint8_t flags = 0;
     std::uint8_t zero = 0;

@@ -274,8 +274,8 @@ double wide_weight(const Reader& reader, std::int64_t row, std::int64_t k) {
     if (!wide) {
         EXPECT_EQ(exponent, fp8_top_exponent) << row;
     }
-    EXPECT_FALSE(std::signbit(info.end_factor)) << row;
-    return std::ldexp(decoded, exponent - fp8_top_exponent) * info.end_factor;
+    EXPECT_EQ(std::signbit(info.end_factor), wide) << row;
+    return std::ldexp(decoded, exponent - fp8_top_exponent) * std::abs(info.end_factor);
 }
 
 TEST(Pack, WindowsOfWideRowsHaveTheWeights) {

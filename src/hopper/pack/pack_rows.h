@@ -251,6 +251,7 @@ TILEWRIGHT_DEVICE void store_row(u32* to, const JudgedRow& judged, bool wide, bo
     u32 factor = power_bits(spec.mxfp4 && spec.for_fp8 ? reference - fp8_top_exponent : reference);
     if (wide) factor = power_bits(0);
     if (judged.nan()) factor = 0x7FC0'0000U;
+    if (wide && spec.for_fp8) factor |= 0x8000'0000U;
     store_global(to, factor);
     store_global(to + 1, (u32(reference) & 0xFFFFU) | ((wide ? packed_row_wide : 0U) | (kept ? packed_row_kept : 0U))
                                                           << 16);
