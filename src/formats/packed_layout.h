@@ -69,7 +69,8 @@ inline constexpr std::array<char, 8> packed_magic{'T', 'W', 'P', 'A', 'C', 'K', 
 
 /// The factor of a row's sum at the end, and how the row's scales are stored.
 struct PackedRow {
-    float end_factor = 0;  // of a wide row with windows the number, NaN too, with a minus sign
+    // A wide row with windows has the number, NaN too, with a minus sign. Only kernels until 2026-12-01 read the sign.
+    float end_factor = 0;
     std::int16_t reference = 0;
     std::uint8_t flags = 0;
     std::uint8_t zero = 0;

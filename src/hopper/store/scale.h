@@ -40,7 +40,7 @@ template <Design design, bool deferring>
 TILEWRIGHT_DEVICE float scaled(float sum, float row, float column, bool wide) {
     constexpr bool defers_a = design.operand_a().defers, defers_b = design.operand_b().defers;
     float of_a = design.swap_ab ? column : row, of_b = design.swap_ab ? row : column;
-    // Weights for fp8 that were packed until 2026-12-01 have a minus sign at the factors of wide rows.
+    // The factors of wide rows have a minus sign in memory (formats/packed_layout.h).
     if constexpr (design.feed == FeedKind::windowed)
         of_b = __builtin_bit_cast(float, __builtin_bit_cast(u32, of_b) & 0x7FFF'FFFF);
     if constexpr (design.nvfp4_sides > 0) sum *= formats::nvfp4_tensor_factor();
