@@ -16,11 +16,15 @@ function(tilewright_find_clang variable)
 endfunction()
 
 # tilewright_clang_objects(variable files...): objects of generated files, compiled by clang without optimisation, in a
-# directory whose compiler is GCC. Where there is no clang, or it compiles the directory anyway, the files themselves.
+# directory whose compiler is GCC. The files themselves where there is no clang, where it compiles the directory anyway,
+# and under sanitizers, which GCC must then see.
 function(tilewright_clang_objects variable)
   set(${variable} ${ARGN} PARENT_SCOPE)
+  if(TILEWRIGHT_SANITIZE OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    return()
+  endif()
   tilewright_find_clang(clang)
-  if(NOT clang OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  if(NOT clang)
     return()
   endif()
   set(objects "")
