@@ -105,6 +105,17 @@ Tiles legal_tiles(const Kernel& shapeless) {
     return list;
 }
 
+/// Adds the kernels of a tile for each output.
+void add_outputs(Kernel tile, Tiles& list) {
+    list.push_back(tile);
+    if (planner::has_f32_kernel(tile)) list.push_back(planner::f32_kernel(tile));
+    tile.output = Output::bf16_by_tma;
+    for (const bool along_k : {false, true}) {
+        tile.scales_along_k = along_k;
+        if (planner::contradiction(tile) == nullptr) list.push_back(tile);
+    }
+}
+
 /// The tiles of recipes, dense and of groups of rows, in the order of the caller's loops: `groups_first` or recipes.
 template <class TilesOf>
 Tiles tiles_of(const Texts& recipes, bool groups_first, TilesOf tiles) {
@@ -155,11 +166,7 @@ TEST_F(Spills, WindowsHaveNone) {
     Tiles tiles;
     for (Kernel tile : tiles_of({"1x128:mxfp4", "row:mxfp4"}, true, planner::shipped_tiles)) {
         tile.wide_rows = true;
-        tiles.push_back(tile);
-        tile.output = Output::bf16_by_tma;
-        tiles.push_back(tile);
-        tile.scales_along_k = true;
-        if (planner::contradiction(tile) == nullptr) tiles.push_back(tile);
+        add_outputs(tile, tiles);
     }
     EXPECT_GE(tiles.size(), 60U);
     for (std::size_t i = 0; i < tiles.size(); i += 29) {
@@ -197,14 +204,7 @@ TEST_F(Spills, UnshippedPairsHaveNone) {
         const Tiles of_pair = planner::unshipped_tiles(shapeless);
         EXPECT_FALSE(of_pair.empty()) << launch::describe(shapeless);
         for (const Kernel& tile : of_pair) {
-            tiles.push_back(tile);
-            if (planner::has_f32_kernel(tile)) tiles.push_back(planner::f32_kernel(tile));
-            for (const bool along_k : {false, true}) {
-                Kernel of_bf16 = tile;
-                of_bf16.output = Output::bf16_by_tma;
-                of_bf16.scales_along_k = along_k;
-                if (planner::contradiction(of_bf16) == nullptr) tiles.push_back(of_bf16);
-            }
+            add_outputs(tile, tiles);
         }
     };
     for (const Groups groups : {Groups::none, Groups::rows, Groups::k_aligned, Groups::k_anywhere}) {
