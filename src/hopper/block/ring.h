@@ -126,6 +126,14 @@ TILEWRIGHT_DEVICE KSlice k_slice_of(const Arguments& arguments) {
     return {.begin = begin, .count = k_slice_begin(design, k_blocks, block_rank() + 1) - begin};
 }
 
+/// Bytes of a packed tile in memory. If the weights may have exponent windows, the number of windows of weights packed
+/// in advance is known at run time.
+template <Design design>
+TILEWRIGHT_DEVICE int loaded_tile_bytes(const ArgumentsOf<design>& arguments) {
+    if constexpr (design.b.form == Form::rows_and_tiles) return raw_tile_bytes;
+    return design.feed == FeedKind::windowed ? arguments.packed.tile_bytes : packed_tile_bytes(design.b.scale_k);
+}
+
 // ---- A consumer warp: its state in the mainloop and in the epilogue
 
 /// A thread's share of the tile. The index is the subtile (64 rows, then wgmmas along n) and the fragment register
@@ -166,7 +174,7 @@ struct Consumer {
     // ---- Stages
 
     /// Without a limit, because a limit would cost 1 to 8 % (docs/experiments/003-waits.md). The load warp watches this
-    /// wait (kernel/watch.h).
+    /// wait (kernel/barriers.h).
     TILEWRIGHT_DEVICE void wait_full() {
         const int stage = ring.stage;
         stamp(Event::waits_full);

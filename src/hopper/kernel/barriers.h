@@ -1,5 +1,5 @@
-// Initialises a block's barriers and synchronises the warps that use them. gemm.h shows the barriers and
-// their arrivals as a table.
+// Initialises a block's barriers, synchronises the warps that use them, and ends waits after a time-out. gemm.h shows
+// the barriers and their arrivals as a table.
 #pragma once
 
 #include "hopper/arguments.h"
@@ -116,6 +116,23 @@ template <Design design>
 TILEWRIGHT_DEVICE void sync_initialised(NamedBarrier barrier) {
     sync_named(int(barrier), threads_of<design>(barrier));
     sync_peers<design>();
+}
+
+/// Ends a block one of whose stages is never filled. Consumers wait for full barriers without a limit, because code
+/// that counts tries in their loop costs time even if it never runs. The load warp waits, with a limit, for the stages
+/// that consumers release. When that limit is exceeded, one of its threads calls this function, and the consumers
+/// finish their tiles without data. A consumer waits for one phase or the other, so each phase is completed in turn.
+/// The barriers are reset each time, because bytes may still arrive.
+template <Design design>
+TILEWRIGHT_DEVICE void end_waits(Shared<design>& shared) {
+    constexpr int nanoseconds = 1000;  // time for each consumer to see the completed phase
+    while (!barrier_test(shared.ended, 0)) {
+        for (Barrier& full : shared.full) barrier_reset(full, 1);
+        barrier_init_fence();
+        pause(nanoseconds);
+        for (Barrier& full : shared.full) barrier_arrive(full);
+        pause(nanoseconds);
+    }
 }
 
 }  // namespace tilewright::hopper

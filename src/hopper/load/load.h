@@ -1,7 +1,6 @@
 // The load warp: it loads operands, and 1x128 scales that TMA can load, from global memory into the ring.
 #pragma once
 
-#include "hopper/block/packed_view.h"
 #include "hopper/block/ring.h"
 #include "hopper/block/scale_view.h"
 #include "hopper/block/stamps.h"
@@ -260,7 +259,7 @@ private:
         const int stage = ring_.stage;
         stamp_(Event::loads);
         Barrier& full = arrival_of(stage, work, k_block);
-        // After a time-out no stage is filled, because the consumers' waits are ended (kernel/watch.h). The check is
+        // After a time-out no stage is filled, because the consumers' waits are ended (kernel/barriers.h). The check is
         // here, because lanes could take an exit from the loop one by one.
         if (is_elected() && budget_ >= 0) {
             if constexpr (part != Loads::tokens) {

@@ -179,7 +179,7 @@ private:
             }
         }
         sync_warp();
-        // Not after a time-out, because the phase then has all of its arrivals (kernel/watch.h).
+        // Not after a time-out, because the phase then has all of its arrivals (kernel/barriers.h).
         if (budget_ >= 0) warp_arrives<design>(shared_.full[stage], lane_index());
         ring.advance();
     }

@@ -4,7 +4,7 @@
 // tiles are stored after these rows.
 #pragma once
 
-#include "hopper/block/packed_view.h"
+#include "hopper/block/ring.h"
 #include "hopper/multiply/feed.h"
 #include "hopper/ptx/decode_word.h"
 

@@ -111,8 +111,8 @@ void barrier_arrive_expect(Barrier& barrier, int bytes);
 bool barrier_test(Barrier& barrier, u32 parity);
 /// Waits until the phase is complete, or until the budget is used up.
 void barrier_wait(Barrier& barrier, u32 parity, const Waiting& waiting);
-/// Waits until the phase is complete. Another thread must ensure that this wait ends (kernel/watch.h). `stage` is for
-/// messages.
+/// Waits until the phase is complete. Another thread must ensure that this wait ends (kernel/barriers.h). `stage` is
+/// for messages.
 void barrier_wait_watched(Barrier& barrier, u32 parity, BarrierName name, int stage);
 /// Initialises a barrier again that others may be waiting at. Called by one thread when the barrier's phases can no
 /// longer complete; `barrier_init_fence` follows.

@@ -21,19 +21,13 @@ TILEWRIGHT_DEVICE i64 size_at(const GroupSizes& sizes, int index) {
     return load_integer(sizes.data, sizes.is_64_bit, index * sizes.stride);
 }
 
-TILEWRIGHT_DEVICE int size_bytes(const GroupSizes& sizes) { return sizes.is_64_bit ? 8 : 4; }
-
-TILEWRIGHT_DEVICE void prefetch_size(const GroupSizes& sizes, int index) {
-    prefetch_global(static_cast<const u8*>(sizes.data) + index * sizes.row_stride * size_bytes(sizes));
-}
-
 /// Fetches the first `count` sizes into L2. Each block fetches a part, because all blocks will read all sizes at about
 /// the same time.
 TILEWRIGHT_DEVICE void prefetch_sizes(const GroupSizes& sizes, int count, int block, int blocks) {
     const int sizes_per_sector = sizes.is_64_bit ? 4 : 8;  // one prefetch fetches 32 bytes
     const i64 lane = block * warp_threads + lane_index(), lanes = blocks * warp_threads;
     for (i64 index = lane * sizes_per_sector; index < count; index += lanes * sizes_per_sector) {
-        prefetch_size(sizes, int(index));
+        prefetch_global(static_cast<const u8*>(sizes.data) + int(index) * sizes.row_stride * (sizes.is_64_bit ? 8 : 4));
     }
 }
 
@@ -293,5 +287,31 @@ private:
     SizeWindow window_ = {};  // few entries: the lane's one; indices: the sizes after the rows that `runs_` examines
     IndexRuns runs_;
 };
+
+// ---- Row indices in blocks of rows of one group (GroupSizes::alignment). The schedule reads only the first index of a
+// block. The others are compared with it while the kernel multiplies. D of a row of another group is the product with
+// the first row's group.
+
+/// The group of a row. A negative value means no group.
+TILEWRIGHT_DEVICE int group_of_row(const GroupSizes& sizes, int groups, u32 row) {
+    const i64 group = load_integer(sizes.data, sizes.is_64_bit, row * sizes.row_stride);
+    return group >= 0 && group < groups ? int(group) : -1;
+}
+
+/// Reports rows of another group. Called by one warp of each block of the grid. Together they check all rows, including
+/// rows that no tile has.
+TILEWRIGHT_DEVICE void report_mixed_rows(const Arguments& arguments) {
+    const GroupSizes& sizes = arguments.sizes;
+    if (sizes.kind != SizeKind::indices || sizes.alignment <= 1) return;
+    const u32 rows = arguments.m, step = block_count() * warp_threads;
+#pragma unroll 1
+    for (u32 row = block_index() * warp_threads + lane_index(); row < rows; row += step) {
+        const int group = group_of_row(sizes, arguments.batch, row);
+        const int first = group_of_row(sizes, arguments.batch, row - row % u32(sizes.alignment));
+        if (group >= 0 && group != first) {
+            store_global(&arguments.report->mixed.word, MixedRow::pack(int(row), group, first));
+        }
+    }
+}
 
 }  // namespace tilewright::hopper
