@@ -1,4 +1,5 @@
-// Integer arithmetic for every directory, device code included: constexpr, without standard headers.
+// Integer arithmetic and a choice of types for every directory, device code included: constexpr, without standard
+// headers.
 #pragma once
 
 namespace tilewright {
@@ -24,5 +25,17 @@ template <class Number>
 constexpr Number max(Number a, Number b) {
     return a > b ? a : b;
 }
+
+template <bool first, class A, class B>
+struct ChosenType {
+    using Type = A;
+};
+template <class A, class B>
+struct ChosenType<false, A, B> {
+    using Type = B;
+};
+/// std::conditional_t
+template <bool first, class A, class B>
+using Chosen = typename ChosenType<first, A, B>::Type;
 
 }  // namespace tilewright

@@ -1,6 +1,7 @@
 // The parameter of a kernel. The GPU, the host that fills it in, and the emulator use this one struct.
 #pragma once
 
+#include "base/math.h"
 #include "hopper/ptx/types.h"
 #include "hopper/schedule/dense.h"
 
@@ -208,17 +209,10 @@ struct AllArguments : Arguments {
     TensorMap c;              // as d, in kernels for D of f32 if C is given
 };
 
-template <bool all>
-struct ArgumentsKind {
-    using Type = Arguments;
-};
-template <>
-struct ArgumentsKind<true> {
-    using Type = AllArguments;
-};
 template <Design design>
-using ArgumentsOf = typename ArgumentsKind<design.groups == Groups::k_anywhere || design.b.is_packed() ||
-                                           design.output == Output::f32_by_tma>::Type;
+using ArgumentsOf =
+    Chosen<design.groups == Groups::k_anywhere || design.b.is_packed() || design.output == Output::f32_by_tma,
+           AllArguments, Arguments>;
 
 /// Whether TMA loads the call's 1x128 scales. It is known ahead of the call where they have one way.
 template <Design design>

@@ -102,31 +102,8 @@ TILEWRIGHT_DEVICE void load_unaligned_rows(u8* to, int rows, const UnalignedRows
 
 // ---- The warp's work for a stage
 
-/// Stages that TMA has loaded, and that are not finished.
-template <Design design>
-class UnfinishedStages {
-public:
-    TILEWRIGHT_DEVICE explicit UnfinishedStages(Shared<design>& shared) : shared_(shared) {}
-
-    TILEWRIGHT_DEVICE void wait(int stage, int& budget) {
-        barrier_wait(shared_.unfinished.barriers[stage], phases_ >> stage & 1, {budget, BarrierName::full, stage});
-        phases_ ^= 1U << stage;
-    }
-    /// Makes the load warp's arrival, unless a wait has timed out.
-    TILEWRIGHT_DEVICE void give(int stage, int lane, int budget) {
-        fence_async_proxy();
-        sync_warp();
-        if (lane == 0 && budget >= 0) barrier_arrive(shared_.full[stage]);
-        sync_warp();
-    }
-
-private:
-    Shared<design>& shared_;
-    u32 phases_ = 0;  // one bit per stage
-};
-
 /// Kernels that are not k-grouped: nothing.
-template <Design design, Groups groups = design.groups>
+template <Design design, bool finishes = design.is_k_grouped()>
 class KBlockFinish {
 public:
     TILEWRIGHT_DEVICE KBlockFinish(Shared<design>& /*shared*/, const ArgumentsOf<design>& /*arguments*/) {}
@@ -139,67 +116,72 @@ public:
 };
 
 template <Design design>
-class KBlockFinish<design, Groups::k_aligned> {
-public:
-    TILEWRIGHT_DEVICE KBlockFinish(Shared<design>& shared, const ArgumentsOf<design>& /*arguments*/)
-        : shared_(shared) {}
-
-    TILEWRIGHT_DEVICE void after_k_block(int /*stage*/, int /*i*/, const WorkTileOf<design>& /*work*/,
-                                         const WorkTiles<design>& /*tiles*/, int& /*budget*/) {}
-    TILEWRIGHT_DEVICE void after_tile(int stage, const WorkTileOf<design>& work, int& budget) {
-        const int last_k = last_k_of<design>(work);
-        if (last_k == 0) return;
-        const int lane = lane_index();
-        stages_.wait(stage, budget);
-#pragma unroll 1
-        for (int side = 0; side < 2; ++side) {  // a loop, because its code is in every k-grouped kernel
-            clear_columns(side == 0 ? shared_.mma_a_values[stage] : shared_.mma_b_values[stage],
-                          side == 0 ? design.shape.m : design.shape.n, last_k, lane);
-        }
-        stages_.give(stage, lane, budget);
-    }
-
-private:
-    Shared<design>& shared_;
-    UnfinishedStages<design> stages_{shared_};
-};
-
-template <Design design>
-class KBlockFinish<design, Groups::k_anywhere> {
+class KBlockFinish<design, true> {
 public:
     TILEWRIGHT_DEVICE KBlockFinish(Shared<design>& shared, const ArgumentsOf<design>& arguments)
         : shared_(shared), arguments_(arguments) {}
 
+    /// The tile's i-th k-block is in `stage`.
     TILEWRIGHT_DEVICE void after_k_block(int stage, int i, const WorkTileOf<design>& work,
                                          const WorkTiles<design>& tiles, int& budget) {
-        const GroupValues& values = arguments_.groups_of_k;
-        if (is_tma_aligned(tiles.origin, values.any_flat())) return;
-        const int lane = lane_index(), k = i * design.stage_k;
-        stages_.wait(stage, budget);
-        load_unaligned_rows(shared_.values_of_a(stage), design.d_rows,
-                            {.values = values.a.at(tiles.origin.begin, arguments_.m),
-                             .stride = values.a.stride_of(tiles.origin.k),
-                             .first = work.row,
-                             .end = arguments_.m,
-                             .k = k,
-                             .k_end = work.k},
-                            lane);
-        load_unaligned_rows(shared_.values_of_b(stage), design.d_columns,
-                            {.values = values.b.at(tiles.origin.begin, arguments_.n),
-                             .stride = values.b.stride_of(tiles.origin.k),
-                             .first = work.column,
-                             .end = arguments_.n,
-                             .k = k,
-                             .k_end = work.k},
-                            lane);
-        stages_.give(stage, lane, budget);
+        if constexpr (design.groups == Groups::k_anywhere) {
+            const GroupValues& values = arguments_.groups_of_k;
+            if (is_tma_aligned(tiles.origin, values.any_flat())) return;
+            const int lane = lane_index(), k = i * design.stage_k;
+            wait(stage, budget);
+            load_unaligned_rows(shared_.values_of_a(stage), design.d_rows,
+                                {.values = values.a.at(tiles.origin.begin, arguments_.m),
+                                 .stride = values.a.stride_of(tiles.origin.k),
+                                 .first = work.row,
+                                 .end = arguments_.m,
+                                 .k = k,
+                                 .k_end = work.k},
+                                lane);
+            load_unaligned_rows(shared_.values_of_b(stage), design.d_columns,
+                                {.values = values.b.at(tiles.origin.begin, arguments_.n),
+                                 .stride = values.b.stride_of(tiles.origin.k),
+                                 .first = work.column,
+                                 .end = arguments_.n,
+                                 .k = k,
+                                 .k_end = work.k},
+                                lane);
+            give(stage, lane, budget);
+        }
     }
-    TILEWRIGHT_DEVICE void after_tile(int /*stage*/, const WorkTileOf<design>& /*work*/, int& /*budget*/) {}
+
+    /// The tile's last k-block is in `stage`.
+    TILEWRIGHT_DEVICE void after_tile(int stage, const WorkTileOf<design>& work, int& budget) {
+        if constexpr (design.groups == Groups::k_aligned) {
+            const int last_k = work.k % design.stage_k;  // of the last k-block, if the group ends within it
+            if (last_k == 0) return;
+            const int lane = lane_index();
+            wait(stage, budget);
+#pragma unroll 1
+            for (int side = 0; side < 2; ++side) {  // a loop, because its code is in every k-grouped kernel
+                clear_columns(side == 0 ? shared_.mma_a_values[stage] : shared_.mma_b_values[stage],
+                              side == 0 ? design.shape.m : design.shape.n, last_k, lane);
+            }
+            give(stage, lane, budget);
+        }
+    }
 
 private:
+    /// Waits for the bytes that TMA loads.
+    TILEWRIGHT_DEVICE void wait(int stage, int& budget) {
+        barrier_wait(shared_.unfinished.barriers[stage], phases_ >> stage & 1, {budget, BarrierName::full, stage});
+        phases_ ^= 1U << stage;
+    }
+    /// Makes the load warp's arrival, unless a wait has timed out.
+    TILEWRIGHT_DEVICE void give(int stage, int lane, int budget) {
+        fence_async_proxy();
+        sync_warp();
+        if (lane == 0 && budget >= 0) barrier_arrive(shared_.full[stage]);
+        sync_warp();
+    }
+
     Shared<design>& shared_;
     const ArgumentsOf<design>& arguments_;
-    UnfinishedStages<design> stages_{shared_};
+    u32 phases_ = 0;  // of `unfinished`; one bit per stage
 };
 
 /// For kernels in which the warp has no other work for a stage. Returns the rest of the wait budget.

@@ -8,18 +8,13 @@
 
 namespace tilewright::hopper {
 
-/// tensormap.replace takes objects of 1024 bits.
-struct alignas(128) GroupMap {
-    TensorMap map;
-};
-
 /// The maps of groups that a block's loads may still use, and the maps of the next group. Each stage holds a k-block in
 /// flight, and each group with maps has at least one k-block.
 template <Design design>
 struct BlockMaps {
     static constexpr int groups = design.stages + 1;
-    GroupMap a[groups];
-    GroupMap b[groups];
+    alignas(128) TensorMap a[groups];  // tensormap.replace takes objects of 1024 bits
+    alignas(128) TensorMap b[groups];
 };
 
 /// In the kernel's module, so that a call needs no workspace. Each running block claims one entry. There are more than
@@ -76,8 +71,8 @@ public:
 
     /// Whether TMA loads the tile's values; if not, another warp does (finish_k_blocks.h).
     TILEWRIGHT_DEVICE bool loads() const { return loads_; }
-    TILEWRIGHT_DEVICE TensorMap& map_of_a() const { return maps_of_blocks<design>.maps[entry_].a[slot_].map; }
-    TILEWRIGHT_DEVICE TensorMap& map_of_b() const { return maps_of_blocks<design>.maps[entry_].b[slot_].map; }
+    TILEWRIGHT_DEVICE TensorMap& map_of_a() const { return maps_of_blocks<design>.maps[entry_].a[slot_]; }
+    TILEWRIGHT_DEVICE TensorMap& map_of_b() const { return maps_of_blocks<design>.maps[entry_].b[slot_]; }
 
 private:
     int entry_ = 0;

@@ -3,6 +3,7 @@
 // of B go to a ring of chunks.
 #pragma once
 
+#include "base/math.h"
 #include "hopper/block/ring.h"
 #include "hopper/block/scale_view.h"
 #include "hopper/load/finish_k_blocks.h"
@@ -11,16 +12,6 @@
 #include "hopper/schedule/scheduler.h"
 
 namespace tilewright::hopper {
-
-/// A thread's scales of a row and a k-block: one scale, or four ue8m0 scales in a word.
-template <bool each_step>
-struct HeldScales {
-    using Type = float;
-};
-template <>
-struct HeldScales<true> {
-    using Type = u32;
-};
 
 /// The warp that loads 1x128 and 1x32 scales. It reads several k-blocks at once, so that the reads of a row share
 /// sectors, while the earlier stages are still multiplied.
@@ -71,7 +62,8 @@ private:
     static constexpr int mma_b_rows() { return design.mma_b.scales_of_row > 0 ? design.shape.n : 0; }
     static constexpr int rows_each() { return (mma_a_rows() + mma_b_rows() + warp_threads - 1) / warp_threads; }
     static_assert(mma_a_rows() % warp_threads == 0);
-    using Scales = typename HeldScales<design.loop == Loop::steps>::Type;
+    /// A thread's scales of a row and a k-block: four ue8m0 scales in a word, or one scale.
+    using Scales = Chosen<design.loop == Loop::steps, u32, float>;
 
     // 1x32 scales, if the operand has them.
     static constexpr int codes() { return design.stage_k / step_k; }
@@ -109,11 +101,9 @@ private:
                 read_steps<b_has_codes(), b_offset, b_rows>(b, arguments_.n, work.matrix_of_b(), work.column + lane,
                                                             begin);
             }
-        } else if constexpr (design.a.scale_rows > 1) {
-            read_spread<a_offset, a_rows>(arguments_.scales_a, work.batch, work.row + lane, begin);
-            read_operand<b_offset, b_rows>(arguments_.scales_b, work.matrix_of_b(), work.column + lane, begin);
         } else {
-            read_operand<a_offset, a_rows>(arguments_.scales_a, work.batch, work.row + lane, begin);
+            constexpr bool spread = design.a.scale_rows > 1;
+            read_operand<a_offset, a_rows, spread>(arguments_.scales_a, work.batch, work.row + lane, begin);
             read_operand<b_offset, b_rows>(arguments_.scales_b, work.matrix_of_b(), work.column + lane, begin);
         }
     }
@@ -128,34 +118,19 @@ private:
         }
     }
 
-    /// Reads 128x128 scales of A by row: the scale of the operand's block that contains the row, whatever the row's
-    /// group is.
-    template <int offset, int rows>
-    TILEWRIGHT_DEVICE void read_spread(const ScaleView& view, int batch, int row, int begin) {
-        constexpr int block_rows = 128;
-        const i64 first = batch * view.batch_stride + begin * view.k_stride;
+    /// Reads the scales of `rows` rows of one operand, every 32nd row from `row` on, into the values from `offset` on.
+    /// `spread`: 128x128 scales of A by row. A row has the scale of the operand's block that contains it, whatever the
+    /// row's group is.
+    template <int offset, int rows, bool spread = false>
+    TILEWRIGHT_DEVICE void read_operand(const ScaleView& view, int batch, int row, int begin) {
+        const i64 first = batch * view.batch_stride + (spread ? 0 : row * view.row_stride) + begin * view.k_stride;
 #pragma unroll
         for (int r = 0; r < (rows + warp_threads - 1) / warp_threads; ++r) {
-            const int block = int(unsigned(row + r * warp_threads) / block_rows);
+            const int block = spread ? int(unsigned(row + r * warp_threads) / 128) : row + r * warp_threads;
             const bool inside = block < view.rows && r * warp_threads + lane_index() < rows;
 #pragma unroll
             for (int i = 0; i < k_blocks_at_once(); ++i) {
-                const i64 index = first + block * view.row_stride + i * view.k_stride;
-                values_[i][offset + r] = inside && begin + i < view.k_blocks ? load_scale(view, index) : 0;
-            }
-        }
-    }
-
-    /// Reads the scales of `rows` rows of one operand, every 32nd row from `row` on, into the values from `offset` on.
-    template <int offset, int rows>
-    TILEWRIGHT_DEVICE void read_operand(const ScaleView& view, int batch, int row, int begin) {
-        const i64 first = batch * view.batch_stride + row * view.row_stride + begin * view.k_stride;
-#pragma unroll
-        for (int r = 0; r < (rows + warp_threads - 1) / warp_threads; ++r) {
-            const bool inside = row + r * warp_threads < view.rows && r * warp_threads + lane_index() < rows;
-#pragma unroll
-            for (int i = 0; i < k_blocks_at_once(); ++i) {
-                const i64 index = first + r * warp_threads * view.row_stride + i * view.k_stride;
+                const i64 index = first + (spread ? block : r * warp_threads) * view.row_stride + i * view.k_stride;
                 values_[i][offset + r] = inside && begin + i < view.k_blocks ? load_scale(view, index) : 0;
             }
         }

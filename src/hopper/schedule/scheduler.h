@@ -3,11 +3,11 @@
 // ring.
 #pragma once
 
+#include "base/math.h"
 #include "hopper/arguments.h"
 #include "hopper/block/ring.h"
 #include "hopper/block/stamps.h"
 #include "hopper/schedule/grouped.h"
-#include "hopper/schedule/k_anywhere.h"
 #include "hopper/schedule/k_grouped.h"
 
 namespace tilewright::hopper {
@@ -68,21 +68,6 @@ private:
     PipelineState<work_tile_slots> ring_{};
 };
 
-template <Design design, Groups groups = design.groups>
-struct ScheduleOfGroupsOf {
-    using Type = GroupedSchedule<design>;
-};
-template <Design design>
-struct ScheduleOfGroupsOf<design, Groups::k_aligned> {
-    using Type = KGroupedSchedule<design>;
-};
-template <Design design>
-struct ScheduleOfGroupsOf<design, Groups::k_anywhere> {
-    using Type = KAnywhereSchedule<design>;
-};
-template <Design design>
-using ScheduleOfGroups = typename ScheduleOfGroupsOf<design>::Type;
-
 /// The tiles of the warp that produces them for the others, or of the same warp in kernels without a scheduler.
 template <Design design, bool scheduled = design.groups != Groups::none>
 class ProducedWorkTiles : public WorkTiles<design> {
@@ -133,7 +118,7 @@ private:
 
     Shared<design>& shared_;
     [[no_unique_address]] Stamps<design> stamp_;
-    ScheduleOfGroups<design> schedule_;
+    Chosen<design.is_k_grouped(), KGroupedSchedule<design>, GroupedSchedule<design>> schedule_;
     WorkTileOf<design> first_{};
     PipelineState<work_tile_slots> ring_{.phase = 1};
 };

@@ -2,6 +2,7 @@
 // and tests which prove that every tile is taken once.
 #pragma once
 
+#include "base/math.h"
 #include "hopper/description/design.h"
 
 namespace tilewright::hopper {
@@ -40,21 +41,8 @@ struct WorkTileOfK {
     constexpr bool lacks_k() const { return k == 0; }
 };
 
-/// The tile of a group whose k is not known yet.
-constexpr WorkTileOfK without_k(const WorkTile& tile) {
-    return {.row = tile.row, .column = tile.column, .batch = tile.batch, .exists = tile.exists};
-}
-
-template <bool of_k>
-struct WorkTileKind {
-    using Type = WorkTile;
-};
-template <>
-struct WorkTileKind<true> {
-    using Type = WorkTileOfK;
-};
 template <Design design>
-using WorkTileOf = typename WorkTileKind<design.is_k_grouped()>::Type;
+using WorkTileOf = Chosen<design.is_k_grouped(), WorkTileOfK, WorkTile>;
 
 /// Rows of D from the first row of a warpgroup's share on, in a tile that begins at `row`.
 constexpr int rows_of_share(const Design& design, int m, int row, int warpgroup) {
