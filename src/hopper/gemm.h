@@ -12,7 +12,7 @@
 //   TMA cannot load. The bytes of these k-blocks arrive at `unfinished`, and row_scales then makes load's arrival at
 //   `full`.
 // - Epilogue scales: their barriers take the place of the block scales' barriers.
-// - D of f32 is stored from stages of the ring (store/f32_store.h). `staged` belongs to these stages and counts the
+// - D of f32 is stored from stages of the ring (store/f32_stage.h). `staged` belongs to these stages and counts the
 //   arrivals of all consumer warps. The store warp, not the consumers, signals `empty`; nothing signals `stored`.
 // clang-format off
 //
@@ -55,7 +55,7 @@
 #include "hopper/load/scales_load.h"
 #include "hopper/schedule/group_sizes.h"
 #include "hopper/schedule/scheduler.h"
-#include "hopper/store/f32_store.h"
+#include "hopper/store/f32_stage.h"
 #include "hopper/store/store.h"
 
 namespace tilewright::hopper {
@@ -208,13 +208,6 @@ TILEWRIGHT_DEVICE int produce(Shared<design>& shared, const ArgumentsOf<design>&
     return role == Role::store ? store<design>(shared, arguments, tiles) : wait_budget;
 }
 
-/// Whether the warp first reads weights and sizes of groups, and only then waits for the kernels ahead of this one.
-template <Design design>
-TILEWRIGHT_DEVICE bool waits_later(const Arguments& arguments, int warp) {
-    if constexpr (design.groups != Groups::rows) return false;
-    return arguments.weights_ready && warp < producer_warps;
-}
-
 // ---- The kernel
 
 /// (The type is a template parameter, because GCC 12 cannot write a name that depends on `design_of`.)
@@ -235,8 +228,10 @@ __global__ void __launch_bounds__(design_of(kernel).threads, design_of(kernel).b
     sync_warp();
     WorkTiles<design> tiles(shared, arguments);
     tiles.prepare();
-    // Up to this line the kernel has read only its arguments.
-    if (!waits_later<design>(arguments, warp)) {
+    // Up to this line the kernel has read only its arguments. Producers may first read weights and sizes of groups, and
+    // only then wait for the kernels ahead of this one.
+    const bool waits_later = design.groups == Groups::rows && arguments.weights_ready && warp < producer_warps;
+    if (!waits_later) {
         wait_for_earlier_kernels();
         let_next_kernel_start();
     }

@@ -15,23 +15,13 @@ namespace tilewright::hopper {
 
 // ---- Shared memory. MemoryDesign (description/design.h) has its size.
 
-/// k-grouped: TMA has loaded a k-block that is unfinished: a group ends in it, or TMA could not load its values
-/// (load/finish_k_blocks.h). Other kernels have no such barriers.
-template <int count>
-struct UnfinishedBarriers {
-    Barrier barriers[count];
+/// An array that only some kernels have.
+template <class Item, int count>
+struct Items {
+    Item items[count];
 };
-template <>
-struct UnfinishedBarriers<0> {};
-
-/// Packed weights: whether a row of the tile is wide, as bit row % 32 of word row / 32. Other kernels have no such
-/// words.
-template <int count>
-struct WideFlags {
-    int words[epilogue_scale_slots][count];
-};
-template <>
-struct WideFlags<0> {};
+template <class Item>
+struct Items<Item, 0> {};
 
 template <Design design>
 struct Shared {
@@ -73,8 +63,11 @@ struct Shared {
     Barrier slices_full;
     Barrier slices_read;
 
-    [[no_unique_address]] UnfinishedBarriers<design.is_k_grouped() ? design.stages : 0> unfinished;
-    [[no_unique_address]] WideFlags<design.wide_rows ? design.shape.m / 32 : 0> wide;  // with the epilogue scales
+    // k-grouped: TMA has loaded a k-block that is unfinished: a group ends in it, or TMA could not load its values
+    // (load/finish_k_blocks.h).
+    [[no_unique_address]] Items<Barrier, design.is_k_grouped() ? design.stages : 0> unfinished;
+    // Packed weights, with the epilogue scales: whether a row is wide, as bit row % 32 of word row / 32.
+    [[no_unique_address]] Items<int[design.shape.m / 32], design.wide_rows ? epilogue_scale_slots : 0> wide;
 
     TILEWRIGHT_DEVICE u8* values_of_a(int stage) { return design.swap_ab ? mma_b_values[stage] : mma_a_values[stage]; }
     TILEWRIGHT_DEVICE u8* values_of_b(int stage) { return design.swap_ab ? mma_a_values[stage] : mma_b_values[stage]; }
@@ -140,6 +133,13 @@ TILEWRIGHT_DEVICE int loaded_tile_bytes(const ArgumentsOf<design>& arguments) {
 /// (ptx.h).
 template <Design design>
 using Accumulators = float[design.subtiles][design.wgmma_n / 2];
+
+/// Columns `column` .. `column` + 7 of the tile, in the warp's 16 rows of `half`. `Values`: accumulators, const or not.
+template <Design design, class Values>
+TILEWRIGHT_DEVICE auto* fragment(Values& accumulators, int half, int column) {
+    constexpr int columns = design.wgmma_n;
+    return &accumulators[half * design.wgmmas_along_n + column / columns][column % columns / 2];
+}
 
 /// The subtile that the tensor core multiplies.
 template <Design design>

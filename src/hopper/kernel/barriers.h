@@ -1,5 +1,5 @@
-// Initialises a block's barriers, synchronises the warps that use them, and ends waits after a time-out. gemm.h shows
-// the barriers and their arrivals as a table.
+// Initialises a block's barriers, synchronises the warps that use them, and ends waits after a time-out. The table of
+// barriers and their arrivals is in gemm.h.
 #pragma once
 
 #include "hopper/arguments.h"
@@ -74,7 +74,7 @@ TILEWRIGHT_DEVICE void init_barriers(Shared<design>& shared, const Arguments& ar
         init(shared.epilogue_scales_empty, BarrierName::epilogue_scales_empty);
     }
     if constexpr (design.is_k_grouped())
-        init(shared.unfinished.barriers, BarrierName::none);  // waits for it have the name `full`
+        init(shared.unfinished.items, BarrierName::none);  // waits for it have the name `full`
     if constexpr (design.groups != Groups::none) {
         init(shared.work_full, BarrierName::work_full);
         init(shared.work_empty, BarrierName::work_empty);

@@ -34,7 +34,7 @@ struct LoadedScales {
     float values[each];
 };
 
-/// Which packed rows are wide (`WideFlags`). The word after a row's factor tells it (`formats::PackedRow`).
+/// Which packed rows are wide (`Shared::wide`). The word after a row's factor tells it (`formats::PackedRow`).
 template <int count>
 TILEWRIGHT_DEVICE void load_wide_flags(int* to, const ScaleView& view, int batch, int first) {
     constexpr u32 flag = u32{formats::packed_row_wide} << 16;
@@ -61,7 +61,7 @@ TILEWRIGHT_DEVICE void load_epilogue_scales(Shared<design>& shared, const Argume
         constexpr ScaleView ones{};
         LoadedScales<design.d_rows>(ones, 0, 0).store(of_a, false);
         LoadedScales<design.d_columns>(ones, 0, 0).store(of_b, false);
-        if constexpr (design.wide_rows) load_wide_flags<design.d_columns>(shared.wide.words[slot], ones, 0, 0);
+        if constexpr (design.wide_rows) load_wide_flags<design.d_columns>(shared.wide.items[slot], ones, 0, 0);
     } else {
         // A side without an epilogue scale gets 1: its scales are applied in the mainloop and leave nothing to the
         // epilogue.
@@ -83,7 +83,7 @@ TILEWRIGHT_DEVICE void load_epilogue_scales(Shared<design>& shared, const Argume
         if constexpr (both_first) a.store(of_a, defers_a);
         b.store(of_b, defers_b);
         if constexpr (design.wide_rows)
-            load_wide_flags<design.d_columns>(shared.wide.words[slot], arguments.scales_b, group, work.column);
+            load_wide_flags<design.d_columns>(shared.wide.items[slot], arguments.scales_b, group, work.column);
     }
     sync_warp();
     warp_arrives<design>(shared.epilogue_scales_full[slot], lane_index());

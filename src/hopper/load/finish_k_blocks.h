@@ -168,7 +168,7 @@ public:
 private:
     /// Waits for the bytes that TMA loads.
     TILEWRIGHT_DEVICE void wait(int stage, int& budget) {
-        barrier_wait(shared_.unfinished.barriers[stage], phases_ >> stage & 1, {budget, BarrierName::full, stage});
+        barrier_wait(shared_.unfinished.items[stage], phases_ >> stage & 1, {budget, BarrierName::full, stage});
         phases_ ^= 1U << stage;
     }
     /// Makes the load warp's arrival, unless a wait has timed out.

@@ -233,11 +233,11 @@ private:
     /// loads all values (finish_k_blocks.h), and makes this thread's arrival at `full`.
     TILEWRIGHT_DEVICE Barrier& arrival_of(int stage, const WorkTileOf<design>& work, int k_block) {
         if constexpr (design.groups == Groups::k_anywhere) {
-            if (!this->loads()) return shared_.unfinished.barriers[stage];
+            if (!this->loads()) return shared_.unfinished.items[stage];
         }
         if constexpr (design.groups == Groups::k_aligned) {
             const int left = work.k - (k_block - work.k_block) * design.stage_k;
-            if (left < design.stage_k) return shared_.unfinished.barriers[stage];
+            if (left < design.stage_k) return shared_.unfinished.items[stage];
         }
         return shared_.full[stage];
     }

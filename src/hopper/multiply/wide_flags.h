@@ -11,7 +11,7 @@ struct WideRows {
     static constexpr int halves = design.rows_per_warpgroup / wgmma_m;
 
     TILEWRIGHT_DEVICE explicit WideRows(const Consumer<design>& c) {
-        const int* const words = c.shared.wide.words[c.epilogue_scales.stage] + c.first_row() / 32;
+        const int* const words = c.shared.wide.items[c.epilogue_scales.stage] + c.first_row() / 32;
 #pragma unroll
         for (int half = 0; half < halves; ++half) {
             const u32 first = u32(load_shared(words[2 * half])), second = u32(load_shared(words[2 * half + 1]));

@@ -3,9 +3,9 @@
 #pragma once
 
 #include "formats/codec.h"
+#include "hopper/block/ring.h"
 #include "hopper/block/scale_view.h"
 #include "hopper/schedule/work_tile.h"
-#include "hopper/store/accumulators.h"
 
 namespace tilewright::hopper {
 

@@ -1,6 +1,7 @@
 // Stores D element by element, with C or a bias, in any strides and formats, if TMA cannot store it.
 #pragma once
 
+#include "hopper/block/ring.h"
 #include "hopper/schedule/work_tile.h"
 #include "hopper/store/convert.h"
 
@@ -17,6 +18,24 @@ TILEWRIGHT_DEVICE void store_element(const Arguments& arguments, const WorkTileO
     const float number = number_of<design>(arguments, work, row, column, sum);
     if (arguments.format == OutputFormat::f32) return store_global(static_cast<float*>(d.data) + to, number);
     store_global(static_cast<u16*>(d.data) + to, code_of(number, arguments.format));
+}
+
+/// Stages 16 rows and 32 columns (fewer at the tile's end) as f32, in swizzled rows of 128 bytes.
+template <Design design>
+TILEWRIGHT_DEVICE void stage_32_bit(const Accumulators<design>& accumulators, u8* to, int half, int column, int lane) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+        if (column + j * 8 >= design.shape.n) break;
+        const float* value = fragment<design>(accumulators, half, column + 8 * j);
+        const int row = fragment_row(design, lane), chunk = j * 2 + lane % 4 / 2;
+        const int swizzle = design.feed == FeedKind::transposed ? row % 8 : row;
+        u8* place = to + row * row_bytes + (chunk ^ swizzle) * 16 + lane % 2 * 8;
+        store_shared(*reinterpret_cast<Pair*>(place), {value[0], value[1]});
+        // Rows that are 8 apart have one swizzle. The swizzles of a pair of rows differ in the lowest bit.
+        if constexpr (design.feed == FeedKind::transposed)
+            place = to + row * row_bytes + (chunk ^ swizzle ^ 1) * 16 + lane % 2 * 8;
+        store_shared(*reinterpret_cast<Pair*>(place + fragment_row_step(design) * row_bytes), {value[2], value[3]});
+    }
 }
 
 /// Stores any D. The warp's scratch memory holds 16 rows and 32 columns of accumulators at a time, so that adjacent

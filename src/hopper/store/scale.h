@@ -3,7 +3,7 @@
 #pragma once
 
 #include "formats/codec.h"
-#include "hopper/store/accumulators.h"
+#include "hopper/block/ring.h"
 
 namespace tilewright::hopper {
 
@@ -28,7 +28,7 @@ TILEWRIGHT_DEVICE void skip_epilogue_scales(Consumer<design>& c) {
 template <Design design>
 TILEWRIGHT_DEVICE bool has_windows(const Consumer<design>& c, int row) {
     if constexpr (design.feed == FeedKind::windowed) {
-        return (u32(load_shared(c.shared.wide.words[c.epilogue_scales.stage][row / 32])) >> row % 32 & 1) != 0;
+        return (u32(load_shared(c.shared.wide.items[c.epilogue_scales.stage][row / 32])) >> row % 32 & 1) != 0;
     } else {
         return false;
     }

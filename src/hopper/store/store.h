@@ -1,6 +1,6 @@
 // The way of a tile's D. Consumer warps scale their accumulators and stage them in shared memory. The store warp copies
-// them to global memory by TMA. Three outputs have separate files: f32_stage.h and f32_store.h for D of f32,
-// element_store.h for D in any strides, cluster_reduce.h for split-K.
+// them to global memory by TMA. Three outputs have separate files: f32_stage.h for D of f32, element_store.h for D in
+// any strides, cluster_reduce.h for split-K.
 #pragma once
 
 #include "hopper/block/ring.h"
