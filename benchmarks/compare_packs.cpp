@@ -21,7 +21,7 @@
 
 #include "bench/pack_calls.h"
 #include "cuda/runtime.h"
-#include "launch/tile_code.h"
+#include "launch/kernels.h"
 #include "plan/runnable.h"
 #include "plan/shipped_kernels.h"
 #include "problem/geometry.h"

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "hopper/description/design.h"
-#include "launch/tile_code.h"
+#include "launch/kernels.h"
 #include "measure/statistics.h"
 #include "plan/runnable.h"
 #include "plan/shipped_tiles.h"

@@ -5,7 +5,7 @@
 #include <tilewright/run.h>
 
 #include "hopper/description/kernel.h"
-#include "launch/other_kernels.h"
+#include "launch/kernels.h"
 #include "problem/gpu_call.h"
 
 namespace tilewright::cuda {

@@ -11,8 +11,8 @@
 #include "cuda/scopes.h"
 #include "cuda/tensor_map.h"
 #include "hopper/description/design.h"
+#include "launch/kernels.h"
 #include "launch/moe.h"
-#include "launch/tile_code.h"
 #include "problem/mixed_rows.h"
 
 namespace tilewright::cuda {

@@ -10,8 +10,8 @@
 #include "cuda/driver.h"
 #include "cuda/kernel_store.h"
 #include "cuda/scopes.h"
+#include "launch/kernels.h"
 #include "launch/launch.h"
-#include "launch/other_kernels.h"
 #include "plan/devices.h"
 
 namespace tilewright::cuda {

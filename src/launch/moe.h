@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "launch/other_kernels.h"
+#include "launch/kernels.h"
 #include "moe/exchange.h"
 #include "moe/steps.h"
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "launch/other_kernels.h"
+#include "launch/kernels.h"
 #include "problem/workspace_plan.h"
 
 namespace tilewright::launch {

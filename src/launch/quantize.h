@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "launch/other_kernels.h"
+#include "launch/kernels.h"
 
 namespace tilewright::launch {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "formats/packed_layout.h"
-#include "launch/other_kernels.h"
+#include "launch/kernels.h"
 
 namespace tilewright::launch {
 

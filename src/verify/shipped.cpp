@@ -4,8 +4,8 @@
 #include <string>
 
 #include "cuda/kernel_pack.h"
+#include "launch/kernels.h"
 #include "launch/preparation.h"
-#include "launch/tile_code.h"
 #include "plan/runnable.h"
 #include "plan/variant.h"
 #include "problem/gpu_call.h"

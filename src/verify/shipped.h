@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "launch/other_kernels.h"
+#include "launch/kernels.h"
 
 namespace tilewright::verify {
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <set>
 
-#include "launch/tile_code.h"
+#include "launch/kernels.h"
 #include "plan/runnable.h"
 #include "plan/shipped_kernels.h"
 #include "plan/variant.h"

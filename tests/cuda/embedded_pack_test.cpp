@@ -2,8 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "cuda/kernel_store.h"
-#include "launch/other_kernels.h"
-#include "launch/tile_code.h"
+#include "launch/kernels.h"
 #include "plan/shipped_kernels.h"
 
 namespace tilewright::cuda {

@@ -12,8 +12,7 @@
 
 #include "cuda/sources.h"
 #include "cuda/temporary_cache.h"
-#include "launch/other_kernels.h"
-#include "launch/tile_code.h"
+#include "launch/kernels.h"
 
 namespace tilewright::cuda {
 namespace {

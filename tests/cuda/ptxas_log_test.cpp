@@ -5,7 +5,7 @@
 
 #include "cuda/compiler.h"
 #include "kernel_of_recipe.h"
-#include "launch/tile_code.h"
+#include "launch/kernels.h"
 
 namespace tilewright::cuda {
 namespace {

@@ -3,8 +3,8 @@
 #include "cpu/exact/exact.h"
 #include "emulator/kernel_table.h"
 #include "formats/packed_layout.h"
+#include "launch/kernels.h"
 #include "launch/launch.h"
-#include "launch/tile_code.h"
 #include "plan/k_splits.h"
 #include "plan/variant.h"
 

@@ -6,7 +6,7 @@
 // ones.
 #include "emulator/other_kernels.h"
 #include "emulator/row_kernel.h"
-#include "launch/tile_code.h"
+#include "launch/kernels.h"
 #include "plan/shipped_kernels.h"
 
 #include <fmt/format.h>

@@ -6,7 +6,7 @@
 #include "emulator/row_call.h"
 #include "emulator/row_kernel.h"
 #include "hopper/description/design.h"
-#include "launch/tile_code.h"
+#include "launch/kernels.h"
 #include "plan/legality.h"
 #include "plan/shipped_kernels.h"
 #include "plan/tma.h"

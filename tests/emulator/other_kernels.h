@@ -3,7 +3,7 @@
 #pragma once
 
 #include "emulator/emulator.h"
-#include "launch/other_kernels.h"
+#include "launch/kernels.h"
 
 #include <cstdint>
 #include <vector>

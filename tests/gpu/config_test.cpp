@@ -11,7 +11,7 @@
 #include "gpu/recipes.h"
 #include "gpu/tile_recipe.h"
 #include "hopper/description/design.h"
-#include "launch/tile_code.h"
+#include "launch/kernels.h"
 #include "plan/k_splits.h"
 #include "tile_layout.h"
 

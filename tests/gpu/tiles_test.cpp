@@ -7,7 +7,7 @@
 #include "gpu/recipes.h"
 #include "gpu/tile_recipe.h"
 #include "kernel_of_recipe.h"
-#include "launch/tile_code.h"
+#include "launch/kernels.h"
 #include "plan/k_splits.h"
 #include "tile_layout.h"
 

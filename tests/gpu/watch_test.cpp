@@ -10,7 +10,7 @@
 #include "gpu/gpu_case.h"
 #include "gpu/recipes.h"
 #include "kernel_of_recipe.h"
-#include "launch/tile_code.h"
+#include "launch/kernels.h"
 #include "plan/shipped_kernels.h"
 
 namespace tilewright::test {

@@ -13,7 +13,7 @@
 #include <string>
 
 #include "kernel_of_recipe.h"
-#include "launch/tile_code.h"
+#include "launch/kernels.h"
 #include "plan/legality.h"
 #include "plan/tsv.h"
 #include "plan/tuned.h"

@@ -1,25 +1,65 @@
-// The names of other kernels, and those that ship.
-#include "launch/other_kernels.h"
+// The names of kernels, and the other kernels that ship.
+#include "launch/kernels.h"
 
-#include "launch/initializers.h"
+#include <fmt/format.h>
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <string_view>
+#include <utility>
+
 #include "launch/preparation.h"
+#include "plan/planned_tile.h"
 
 namespace tilewright::launch {
 namespace {
 
 using namespace hopper;
 
-constexpr const char* room = "tilewright::hopper::";
+/// "tilewright::hopper::Quantizer", as the compiler writes it into this function's name.
+template <class Type>
+constexpr std::string_view type_name() {
+    const std::string_view function = __PRETTY_FUNCTION__, before = "Type = ";
+    const std::size_t begin = function.find(before) + before.size();
+    return function.substr(begin, function.find_first_of(";]", begin) - begin);
+}
+/// The compiler sees through this alias, by which packs find their kernels.
+template <>
+constexpr std::string_view type_name<Unit>() {
+    return "tilewright::hopper::Unit";
+}
 
-constexpr const char* type_name(const Quantizer&) { return "Quantizer"; }
-constexpr const char* type_name(const CopySpec&) { return "CopySpec"; }
-constexpr const char* type_name(const TransposeSpec&) { return "TransposeSpec"; }
-constexpr const char* type_name(const DecodeSpec&) { return "DecodeSpec"; }
-constexpr const char* type_name(const BlockSpec&) { return "BlockSpec"; }
-constexpr const char* type_name(const PackSpec&) { return "PackSpec"; }
-constexpr const char* type_name(const RowSpec&) { return "RowSpec"; }
-constexpr const char* type_name(const CopyRowsSpec&) { return "CopyRowsSpec"; }
-constexpr const char* type_name(const CombineSpec&) { return "CombineSpec"; }
+/// Enumerators are written as numbers: their order is part of the headers, which every compiled kernel's key covers.
+template <class Enumeration>
+std::string enumerator(Enumeration value) {
+    return fmt::format("{}({})", type_name<Enumeration>(), static_cast<int>(value));
+}
+
+/// Designated initializers, from the fields that a visitor receives.
+class Initializers {
+public:
+    void field(const char* name, std::integral auto value) { add(name, fmt::format("{}", value)); }
+    template <class Enumeration>
+    void field(const char* name, Enumeration value) {
+        add(name, enumerator(value));
+    }
+    template <class Fields>
+    void group(const char* name, Fields fields) {
+        std::string outer = std::exchange(text_, {});
+        fields();
+        outer.swap(text_);
+        add(name, "{" + outer + "}");
+    }
+    const std::string& text() const { return text_; }
+
+private:
+    void add(const char* name, std::string_view value) {
+        text_ += fmt::format("{}.{} = {}", text_.empty() ? "" : ", ", name, value);
+    }
+
+    std::string text_;
+};
 
 /// The fields that matter to kernels of scales.
 void visit_fields(const CopySpec& spec, Initializers& all) {
@@ -32,7 +72,7 @@ template <class Spec>
 std::string parameters(const Spec& spec) {
     Initializers all;
     visit_fields(spec, all);
-    return fmt::format("{}{}{{{}}}", room, type_name(spec), all.text());
+    return fmt::format("{}{{{}}}", type_name<Spec>(), all.text());
 }
 
 template <int count>
@@ -40,8 +80,11 @@ std::string parameters(const Threads<count>&) {
     return std::to_string(count);
 }
 
-std::string parameters(Expansion weights) {
-    return fmt::format("{}Expansion({}), {}", room, static_cast<int>(weights), expand_run_tiles);
+std::string parameters(Expansion weights) { return fmt::format("{}, {}", enumerator(weights), expand_run_tiles); }
+
+template <class Spec>
+std::string expression(std::string_view function, const Spec& spec) {
+    return fmt::format("tilewright::hopper::{}<{}>", function, parameters(spec));
 }
 
 struct MostSharedBytes {
@@ -158,11 +201,41 @@ void add_layers_of_ranks(Kernels& list) {
     list.emplace_back(Combine{{.meets = true}});
 }
 
+std::string side_text(const Side& side, ScaleUse use, bool folded) {
+    constexpr std::array values{"e4m3", "e5m2", "bf16"};
+    constexpr std::array forms{"", " along rows", " packed", " in place"};
+    constexpr std::array uses{"", " in the loop", " at the end"};
+    std::string text = side.is_packed() ? "e2m1" : values[static_cast<std::size_t>(side.values)];
+    text += forms[static_cast<std::size_t>(side.form)];
+    if (side.scale_rows == 0) return text;
+    const std::string k = side.scale_k == 0 ? "any" : std::to_string(side.scale_k);
+    text += fmt::format(" with {}x{}{}", side.scale_rows, k, uses[static_cast<std::size_t>(use)]);
+    return text + (folded ? " folded" : "");
+}
+
 }  // namespace
 
+std::string kernel_expression(const Kernel& tile) { return expression("gemm", tile); }
+
+std::string describe(const Kernel& kernel) {
+    constexpr std::array groups{"", ", groups of rows", ", groups of k", ", groups of k anywhere"};
+    constexpr std::array outputs{"any output", "D of bf16 by TMA", "D of f32 by TMA"};
+    const CanonicalOrder& order = kernel.order;
+    std::string text = name(planner::planned_tile(kernel));
+    text += fmt::format(", {} x {}", side_text(kernel.a, order.a, order.folded == Folded::a),
+                        side_text(kernel.b, order.b, order.folded == Folded::b));
+    if (kernel.wide_rows) text += ", wide rows";
+    if (order.chain == 0) text += ", unpromoted";
+    text += groups[static_cast<std::size_t>(kernel.groups)];
+    text += fmt::format(", {}", outputs[static_cast<std::size_t>(kernel.output)]);
+    if (kernel.scales_along_k) text += ", scales along k";
+    if (kernel.debug.every_lane_arrives) text += ", every lane arrives";
+    if (kernel.debug.stamps) text += ", stamps";
+    return text;
+}
+
 std::string kernel_expression(const OtherKernel& kernel) {
-    return std::visit(
-        [](const auto& each) { return fmt::format("{}{}<{}>", room, each.function, parameters(each.spec)); }, kernel);
+    return std::visit([](const auto& each) { return expression(each.function, each.spec); }, kernel);
 }
 
 std::string source_of(const OtherKernel& kernel) {

@@ -1,5 +1,7 @@
-// The kernels that are not products, and their launches. They are quantizers, writers of workspaces, weight packers,
-// and the kernels around the products of a layer of experts. They take no tensor maps and leave no report. No CUDA.
+// Kernels as C++ source: the names by which they are compiled and found. No CUDA.
+//
+// Products are hopper::Kernel. The others are quantizers, writers of workspaces, weight packers, and the kernels around
+// the products of a layer of experts. They take no tensor maps and leave no report. Their launches are here too.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "hopper/description/kernel.h"
 #include "hopper/moe/arguments.h"
 #include "hopper/moe/spec.h"
 #include "hopper/quantize/arguments.h"
@@ -16,7 +19,8 @@
 
 namespace tilewright::launch {
 
-// The programs of which the kernels are instantiations.
+// The programs of which the kernels are instantiations; first that of products.
+inline constexpr const char* kernel_source = "#include \"hopper/gemm.h\"\n#include \"hopper/ptx/ptx_sm90.h\"\n";
 inline constexpr char quantize_source[] =
     "#include \"hopper/quantize/quantize.h\"\n#include \"hopper/prepare/transpose.h\"\n"
     "#include \"hopper/prepare/decode.h\"\n#include \"hopper/prepare/expand.h\"\n"
@@ -129,6 +133,11 @@ struct OtherLaunch {
 /// Whether the kernel waits for earlier kernels of its stream by itself, so that its launch may overlap them.
 template <class Kernel>
 inline constexpr bool waits_for_earlier = Kernel::source == moe_source && !std::is_same_v<Kernel, WeightGradient>;
+
+/// "tilewright::hopper::gemm<tilewright::hopper::Kernel{.shape = {.m = 128, ...}, ...}>", with every field.
+std::string kernel_expression(const hopper::Kernel& tile);
+/// For people: "256x128x128 stages=4 cluster=2 multicast=b, e4m3 x e4m3, 1x128 x 128x128, fast".
+std::string describe(const hopper::Kernel& tile);
 
 /// "tilewright::hopper::quantize<tilewright::hopper::Quantizer{...}>"
 std::string kernel_expression(const OtherKernel& kernel);
