@@ -1,6 +1,6 @@
 // Builds the kernel pack while the library is built. It compiles the tiles of plan/shipped_kernels.h and the kernels of
-// launch/kernels.h with NVRTC, on all cores. It fails if a kernel spills or is serialised. Kernels that did not change are
-// read from the cache folder.
+// launch/kernels.h with NVRTC, on all cores. It fails if a kernel spills or is serialised. Kernels that did not change
+// are read from the cache folder.
 //
 //   tilewright_build_pack <libnvrtc.so> <cache folder> <output file> [<step>]
 //

@@ -136,13 +136,14 @@ Device::LoadedKernel Device::kernel(const launch::OtherKernel& wanted) {
     const KernelHandle kernel =
         load({.text = launch::source_of(wanted), .expression = launch::kernel_expression(wanted)},
              launch::most_shared_bytes(wanted));
-    using launch::PackScales, launch::PackTiles;
+    using launch::MeetAndRoute, launch::PackScales, launch::PackTiles, launch::Route;
     // An SM whose memory is divided otherwise must be idle before a product can begin there.
     const bool precedes_products = launch::source_of(wanted) == launch::moe_source;
     if (precedes_products || std::holds_alternative<PackTiles>(wanted) || std::holds_alternative<PackScales>(wanted)) {
         share_most(kernel);
     }
-    const bool large = launch::most_cluster(wanted) > hopper::portable_cluster && allow_large_clusters(kernel);
+    const bool routes = std::holds_alternative<Route>(wanted) || std::holds_alternative<MeetAndRoute>(wanted);
+    const bool large = routes && allow_large_clusters(kernel);
     return other_kernels_.emplace_back(wanted, LoadedKernel{kernel, large}).second;
 }
 

@@ -89,25 +89,14 @@ std::string expression(std::string_view function, const Spec& spec) {
 
 struct MostSharedBytes {
     template <class Kernel>
-    int operator()(const Kernel&) const {
+    int operator()(const Kernel& kernel) const {
+        if constexpr (requires { hopper::shared_bytes(kernel.spec); }) return hopper::shared_bytes(kernel.spec);
         return 0;
     }
-    int operator()(const Measure& kernel) const { return of_tiles(kernel.spec); }
-    int operator()(const Quantize& kernel) const { return of_tiles(kernel.spec); }
-    int operator()(const TransposeCodes&) const { return quantize_shared_bytes; }
-    int operator()(const ExpandWeights& kernel) const { return expand_shared_bytes(kernel.spec); }
     int operator()(const PackTiles&) const { return most_pack_shared; }
     int operator()(const PackScales&) const { return most_pack_shared; }
     int operator()(const Route&) const { return most_route_shared; }
     int operator()(const MeetAndRoute&) const { return most_route_shared; }
-    int operator()(const Permute& kernel) const { return hopper::shared_bytes(kernel.spec); }
-    int operator()(const CopyRows& kernel) const { return hopper::shared_bytes(kernel.spec); }
-    int operator()(const Activate& kernel) const { return hopper::shared_bytes(kernel.spec); }
-
-private:
-    static int of_tiles(const Quantizer& quantizer) {
-        return quantize_shared_bytes + (quantizer.paired ? ups_bytes : 0);
-    }
 };
 
 using Kernels = std::vector<OtherKernel>;
@@ -243,11 +232,6 @@ std::string source_of(const OtherKernel& kernel) {
 }
 
 int most_shared_bytes(const OtherKernel& kernel) { return std::visit(MostSharedBytes{}, kernel); }
-
-int most_cluster(const OtherKernel& kernel) {
-    const bool routes = std::holds_alternative<Route>(kernel) || std::holds_alternative<MeetAndRoute>(kernel);
-    return routes ? most_route_blocks : 1;
-}
 
 std::vector<OtherKernel> shipped_other_kernels() {
     Kernels list;

@@ -145,8 +145,6 @@ std::string kernel_expression(const OtherKernel& kernel);
 std::string source_of(const OtherKernel& kernel);
 /// The most shared memory of any launch of the kernel.
 int most_shared_bytes(const OtherKernel& kernel);
-/// The most blocks of a cluster of any launch of the kernel.
-int most_cluster(const OtherKernel& kernel);
 /// The kernels of the pack, so that common calls do not wait for a compiler. They serve bf16 with aligned rows, and
 /// MXFP4 weights for fp8.
 std::vector<OtherKernel> shipped_other_kernels();

@@ -25,8 +25,8 @@ template <Expansion weights>
 struct ExpandShared {
     u32 values[2][packed_rows * expand_pitch(weights)];
 };
-static_assert(sizeof(ExpandShared<Expansion::mxfp4_to_e4m3>) == expand_shared_bytes(Expansion::mxfp4_to_e4m3));
-static_assert(sizeof(ExpandShared<Expansion::nvfp4_to_bf16>) == expand_shared_bytes(Expansion::nvfp4_to_bf16));
+static_assert(sizeof(ExpandShared<Expansion::mxfp4_to_e4m3>) == shared_bytes(Expansion::mxfp4_to_e4m3));
+static_assert(sizeof(ExpandShared<Expansion::nvfp4_to_bf16>) == shared_bytes(Expansion::nvfp4_to_bf16));
 
 /// k-elements per scale.
 constexpr int expanded_scale_k(Expansion weights) { return weights == Expansion::nvfp4_to_bf16 ? 16 : 32; }

@@ -152,14 +152,15 @@ inline constexpr int expand_run_tiles = 8;  // tiles that a block expands one af
 /// The packed weights that are expanded, and their operand (expand.h).
 enum class Expansion : unsigned char { mxfp4_to_e4m3, mxfp4_to_bf16, nvfp4_to_bf16 };
 constexpr int expanded_bytes(Expansion weights) { return weights == Expansion::mxfp4_to_e4m3 ? 1 : 2; }
-constexpr int expand_shared_bytes(Expansion weights) {  // ExpandShared
+constexpr int shared_bytes(Expansion weights) {  // ExpandShared
     return 2 * packed_rows * (packed_k * expanded_bytes(weights) + 16);
 }
 inline constexpr int quantize_shared_bytes = 128 * 128 + 8 * 128 * 4 + 4 * 160 * 4 + 2 * 16;  // QuantizeShared.
 inline constexpr int ups_bytes = 128 * 128 * 4;                                               // PairedShared, in
                                                                                               // addition.
-inline constexpr int short_tile_k = warp_threads * lane_features;                             // Elements of a row per
-                                                                                              // warp.
+constexpr int shared_bytes(const Quantizer& q) { return quantize_shared_bytes + (q.paired ? ups_bytes : 0); }
+constexpr int shared_bytes(const TransposeSpec&) { return quantize_shared_bytes; }
+inline constexpr int short_tile_k = warp_threads * lane_features;  // Elements of a row per warp.
 /// Rows of a warp, whose loads are in flight at once: half as many of f32 take as many registers.
 constexpr int short_rows(Number source) { return source == Number::f32 ? 2 : 4; }
 /// Their blocks per SM. Addresses of single elements take more registers.
