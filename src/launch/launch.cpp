@@ -7,11 +7,11 @@
 #include "base/math.h"
 #include "formats/packed_layout.h"
 #include "hopper/schedule/dense.h"
-#include "launch/groups.h"
 #include "launch/maps.h"
 #include "plan/kernel_rules.h"
 #include "plan/tile_distribution.h"
 #include "plan/tma.h"
+#include "problem/axes.h"
 #include "problem/hopper_rules.h"
 
 namespace tilewright::launch {
@@ -153,7 +153,43 @@ void make_templates(Launch& launch) {
     }
 }
 
+/// Limits a count to a number that is enough for any GPU. The product of three such counts does not overflow.
+std::int64_t clamp_count(std::int64_t count) { return std::min<std::int64_t>(count, 1 << 19); }
+
+/// The largest number of row tiles of all groups together. In a cluster along the rows they are counted in pairs.
+std::int64_t row_tiles(const Geometry& g, int rows) {
+    if (g.groups == 0) return 0;
+    const std::int64_t whole = clamp_count(ceil_div<std::int64_t>(g.m, rows));
+    if (!groups_share_a_matrix(g.grouping.grouping)) return clamp_count(g.groups) * whole;
+    // Each run of rows may end in a tile that it does not fill.
+    const bool any_order = g.grouping.grouping == Grouping::m_grouped_indices;
+    const std::int64_t runs =
+        any_order ? ceil_div<std::int64_t>(g.m, planner::group_alignment(g)) : std::min(g.groups, g.m);
+    return whole + clamp_count(runs);
+}
+
 }  // namespace
+
+hopper::GroupSizes group_sizes(const Geometry& g) {
+    const Groups& groups = g.grouping;
+    if (!takes_sizes(groups.grouping)) return {};
+    const std::int64_t alignment = planner::group_alignment(g);
+    hopper::GroupSizes sizes{.data = groups.sizes.data,
+                             .stride = groups.sizes.strides[0],
+                             .row_stride = groups.sizes.strides[0],
+                             .alignment = static_cast<int>(alignment),
+                             .blocks = 0,
+                             .kind = hopper::SizeKind::ends,
+                             .is_64_bit = groups.sizes.format == Format::i64};
+    const bool counts = groups.grouping == Grouping::m_grouped_masked || groups.grouping == Grouping::k_grouped_flat;
+    if (counts) sizes.kind = hopper::SizeKind::counts;
+    if (groups.grouping == Grouping::m_grouped_indices) {
+        sizes.kind = hopper::SizeKind::indices;
+        sizes.stride *= alignment;
+        sizes.blocks = static_cast<int>(ceil_div<std::int64_t>(g.m, alignment));
+    }
+    return sizes;
+}
 
 int raster_width(const Geometry& g, const hopper::Design& tile) {
     // Keeps the rows of A and the columns of B that are multiplied at the same time in L2.

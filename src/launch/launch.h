@@ -10,6 +10,9 @@
 
 namespace tilewright::launch {
 
+/// The place of groups' sizes, for the kernel, which is the only reader of sizes; empty for calls without groups.
+hopper::GroupSizes group_sizes(const Geometry& geometry);
+
 /// Tiles along m that are taken before n advances.
 int raster_width(const Geometry& geometry, const hopper::Design& tile);
 

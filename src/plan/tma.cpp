@@ -68,12 +68,16 @@ bool loads_k_major_scales(const OperandGeometry& operand, const OperandSizes& si
 }
 
 std::int64_t group_alignment(const Geometry& g) {
-    // Alignments beyond the last row all do the same.
-    const auto clamped = [&](std::int64_t rows) {
-        return std::clamp<std::int64_t>(rows, 1, std::max<std::int64_t>(g.m, 1));
+    // Alignments beyond the last row or k all do the same.
+    const auto clamped = [](std::int64_t alignment, std::int64_t size) {
+        return std::clamp<std::int64_t>(alignment, 1, std::max<std::int64_t>(size, 1));
     };
-    if (g.grouping.grouping == Grouping::m_grouped_aligned_offsets) return clamped(g.grouping.alignment);
-    return g.grouping.grouping == Grouping::m_grouped_indices ? clamped(g.grouping.index_alignment) : 1;
+    switch (g.grouping.grouping) {
+        case Grouping::m_grouped_aligned_offsets: return clamped(g.grouping.alignment, g.m);
+        case Grouping::m_grouped_indices: return clamped(g.grouping.index_alignment, g.m);
+        case Grouping::k_grouped_aligned_offsets: return clamped(g.grouping.alignment, g.k);
+        default: return 1;
+    }
 }
 
 bool tiles_begin_aligned(const Geometry& g, const hopper::Design& tile) {

@@ -30,7 +30,7 @@ std::int64_t m_major_span(const OperandGeometry& operand, const OperandSizes& si
 bool loads_m_major_scales(const OperandGeometry& operand, const OperandSizes& sizes);
 bool loads_k_major_scales(const OperandGeometry& operand, const OperandSizes& sizes);
 
-/// Groups that share a matrix begin at multiples of this many rows; 1: at any row.
+/// Groups that share a matrix begin at multiples of this many rows, or of this many k; 1: anywhere.
 std::int64_t group_alignment(const Geometry& geometry);
 
 /// Whether every tile begins at a row whose scale may begin a load. On an H200, loads of M-major scales that did not

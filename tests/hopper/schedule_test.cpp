@@ -14,7 +14,7 @@
 
 #include "emulator/emulator.h"
 #include "emulator/primitives.h"
-#include "launch/groups.h"
+#include "launch/launch.h"
 #include "sample.h"
 
 namespace tilewright::tests {

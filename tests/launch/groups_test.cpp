@@ -1,5 +1,5 @@
 // Grouped launches: what the kernel is told of sizes that are on the device, and how large a grid serves any of them.
-#include "launch/groups.h"
+#include "launch/launch.h"
 
 #include <gtest/gtest.h>
 
