@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "base/math.h"
 #include "formats/matrix_view.h"
 #include "formats/swiglu.h"
-#include "launch/quantize_blocks.h"
 #include "launch/quantize_views.h"
 
 namespace tilewright::launch {
@@ -52,14 +52,6 @@ public:
         arguments.factors.features = static_cast<const float*>(given.feature_factors.data);
         arguments.factors.feature_stride = stride(given.feature_factors, 0);
         arguments.factors.feature_group_stride = stride(given.feature_factors, 1);
-    }
-
-    /// The measured scales of an operand with this number of groups.
-    MeasuredScales measured(int tokens, int features) const {
-        return {.scales = arguments.scales,
-                .groups = scale_groups,
-                .tokens = spec.scaled == ScaledBy::token ? tokens : 1,
-                .features = spec.scaled == ScaledBy::feature ? features : 1};
     }
 
     CopySpec spec{};
@@ -161,7 +153,10 @@ std::vector<OtherLaunch> launches(CallOf<Quantize> call, const std::vector<CopyB
     std::vector<OtherLaunch> after;
     for (const CopyBuilder& copy : copies) {
         if (!is_measured(copy.spec)) continue;
-        const MeasuredScales scales = copy.measured(arguments.tokens, arguments.features);
+        const MeasuredScales scales{.scales = copy.arguments.scales,
+                                    .groups = copy.scale_groups,
+                                    .tokens = copy.spec.scaled == ScaledBy::token ? arguments.tokens : 1,
+                                    .features = copy.spec.scaled == ScaledBy::feature ? arguments.features : 1};
         const std::int64_t count = std::int64_t{scales.groups} * scales.tokens * scales.features;
         const int scale_blocks = static_cast<int>(ceil_div<std::int64_t>(count, quantize_threads));
         const FinishScales finish{{.scaled = ScaledBy::all, .storage = copy.spec.storage, .powers = copy.spec.powers}};
@@ -192,6 +187,101 @@ std::string beyond_indices(std::int64_t groups, std::int64_t rows, std::int64_t 
         return "at most 2^30 rows and columns and 2^30 tiles of 128 x 128";
     }
     return "";
+}
+
+/// The fields of the input, without groups of tokens. The strides of dimensions of one index have no effect.
+QuantizeArguments grid(MatrixView x) {
+    if (x.groups == 1) x.group_stride = 0;
+    if (x.rows == 1) x.row_stride = 0;
+    QuantizeArguments arguments;
+    arguments.x = source_matrix(x);
+    arguments.groups = static_cast<int>(x.groups);
+    set_sizes(arguments, x.rows, x.columns);
+    return arguments;
+}
+
+// ---- MXFP8, MXFP4 and NVFP4: scales are shared by 32 or 16 elements of k (hopper/quantize/short_blocks.h)
+
+constexpr bool has_short_blocks(Granularity granularity) {
+    return granularity == Granularity::block_1x32 || granularity == Granularity::block_1x16;
+}
+
+BlockFormat block_format(const Operand& out) {
+    if (out.granularity == Granularity::block_1x16) return BlockFormat::nvfp4;
+    if (out.values.format == Format::e2m1) return BlockFormat::mxfp4;
+    return out.values.format == Format::e5m2 ? BlockFormat::mxfp8_e5m2 : BlockFormat::mxfp8_e4m3;
+}
+
+/// Whether 16 values are stored at once; e2m1 in 8 bytes.
+bool stores_vectors(const CopyArguments& to, bool is_fp4) {
+    constexpr std::int64_t codes = lane_features;
+    return is_aligned(to.codes, is_fp4 ? codes / 2 : codes) && to.feature_stride == 1 && to.token_stride % codes == 0 &&
+           to.group_stride % codes == 0;
+}
+
+ScaleMatrix tensor_scales(const Operand& out) {
+    return {.data = out.tensor_scale.data, .group_stride = stride(out.tensor_scale, 0)};
+}
+
+std::int64_t tiles(const MatrixView& x) {
+    return x.groups * ceil_div<std::int64_t>(x.rows, short_tile_rows(number(x.format))) *
+           ceil_div<std::int64_t>(x.columns, short_tile_k);
+}
+
+OtherLaunch quantize_blocks(const MatrixView& x, const Operand& out, bool round_up) {
+    BlockSpec spec{.source = number(x.format), .format = block_format(out), .round_up = round_up};
+    BlockArguments arguments;
+    arguments.grid = grid(x);
+    arguments.grid.rows = CopyBuilder(out, false, false, false).arguments;
+    arguments.grid.feature_tiles = ceil_div(arguments.grid.features, short_tile_k);
+    arguments.row_tiles = ceil_div(arguments.grid.tokens, short_tile_rows(spec.source));
+    arguments.tensor_scales = tensor_scales(out);
+    CopyArguments& to = arguments.grid.rows;
+    if (x.groups == 1) to.group_stride = 0;
+    // If both dimensions could be packed, it is k.
+    arguments.pairs_of_rows = is_fp4(spec) && (to.feature_stride != 1 || x.columns % 2 != 0);
+    if (x.rows == 1) to.token_stride = 0;
+    spec.vectors = is_aligned(arguments.grid.x, bits(x.format) / 8) && x.columns % lane_features == 0 &&
+                   stores_vectors(to, is_fp4(spec));
+    return launch_of(QuantizeBlocks{spec}, arguments, static_cast<int>(tiles(x)));
+}
+
+/// Finds the largest magnitude of each tensor, by the kernel that finds those of per-tensor scales.
+OtherLaunch measure(MatrixView x, const ScaleMatrix& scales) {
+    if (x.row_stride == 1 && x.column_stride != 1) {  // features are adjacent in memory
+        std::swap(x.rows, x.columns);
+        std::swap(x.row_stride, x.column_stride);
+    }
+    QuantizeArguments arguments = grid(x);
+    arguments.rows.scales = scales;
+    const Measure kernel{{.source = number(x.format),
+                          .vectors = is_aligned(arguments.x, bits(x.format) / 8) && x.columns % lane_features == 0,
+                          .rows = {.scaled = ScaledBy::all}}};
+    return launch_of(kernel, arguments, arguments.groups * arguments.strips * arguments.feature_tiles);
+}
+
+std::vector<OtherLaunch> lower_short_blocks(const Tensor& source, const Operand& out, bool round_up) {
+    const MatrixView x = matrix_view(source);
+    std::vector<OtherLaunch> launches;
+    if (out.granularity == Granularity::block_1x16) {
+        const MeasuredScales scales{.scales = tensor_scales(out),
+                                    .groups = static_cast<int>(out.tensor_scale.shape[0])};
+        const int blocks = ceil_div(scales.groups, quantize_threads);
+        launches.push_back(launch_of(ClearScales{}, scales, blocks));
+        launches.push_back(measure(x, scales.scales));
+        launches.push_back(launch_of(FinishTensorScales{{.round_up = round_up}}, scales, blocks));
+    }
+    launches.push_back(quantize_blocks(x, out, round_up));
+    std::erase_if(launches, [](const OtherLaunch& launch) { return launch.blocks == 0; });
+    return launches;
+}
+
+std::string unserved_short_blocks(const Tensor& source) {
+    const MatrixView x = matrix_view(source);
+    if (std::max({x.rows, x.columns, tiles(x)}) > most_indices) {
+        return "at most 2^30 rows and columns and 2^30 tiles of 16 x 512";
+    }
+    return unserved(source, std::int64_t{0});  // the measuring kernel's
 }
 
 }  // namespace
@@ -256,9 +346,7 @@ std::vector<OtherLaunch> lower(const Tensor& source, const Operand& out, bool ro
         std::swap(x.row_stride, x.column_stride);
     }
     call.kernel.spec.source = number(x.format);
-    arguments.x = source_matrix(x);
-    arguments.groups = static_cast<int>(x.groups);
-    set_sizes(arguments, x.rows, x.columns);
+    arguments = grid(x);
     return launches(call, {CopyBuilder(out, turned, transposed, round_up)},
                     is_aligned(arguments.x, bits(x.format) / 8));
 }

@@ -1,5 +1,5 @@
-// The launches of the quantizers' kernels. A call with scales per tensor, token or feature is four launches, any other
-// is one. No CUDA.
+// The launches of the quantizers' kernels. A call with scales per tensor, token or feature is four launches. So is
+// NVFP4, whose tensor scale is found first. Any other is one. No CUDA.
 #pragma once
 
 #include <tilewright/quantize_tokens.h>
