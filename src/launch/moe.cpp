@@ -283,24 +283,6 @@ std::vector<OtherLaunch> launch_if_any(const OtherLaunch& launch) {
     return {launch};
 }
 
-/// The launch with the rows to which tokens go. `route`: its step if the kernel finds them.
-template <class Kernel>
-OtherLaunch to_places(const moe::PermuteStep& step, const moe::RouteStep* route, const Kernel& kernel,
-                      typename Kernel::Arguments arguments, int threads) {
-    arguments.places = place_arguments(step.places, matrix_view(step.out.values).rows);
-    if (step.ranks.given()) {
-        arguments.ranks = rank_shifts(step.ranks);
-        arguments.grid.room = arguments.ranks.room;
-    }
-    arguments.existing = existing_arguments(step.existing);
-    int blocks = count_row_blocks(arguments.grid, arguments.existing);
-    if (route != nullptr) {
-        arguments.route = route_arguments(*route);
-        blocks = std::max(blocks, blocks_for_ends(*route, threads));
-    }
-    return launch_of(kernel, arguments, blocks, threads);
-}
-
 AnnounceArguments announce_arguments(const moe::AnnounceStep& step) {
     AnnounceArguments arguments{.room = static_cast<int>(step.ids.shape[0]),
                                 .numbers = static_cast<int>(step.numbers),
@@ -326,18 +308,10 @@ AnnounceArguments announce_arguments(const moe::AnnounceStep& step) {
     return arguments;
 }
 
-Collected collected(moe::Collects what) {
-    switch (what) {
-        case moe::Collects::nothing: break;
-        case moe::Collects::choices: return Collected::choices;
-        case moe::Collects::rows:
-        case moe::Collects::sent_rows: return Collected::rows;
-        case moe::Collects::sums: return Collected::sums;
-    }
-    return Collected::nothing;
-}
-
 MeetArguments meet_arguments(const moe::MeetStep& step) {
+    // By moe::Collects: sent rows are rows too, whose `rows` are null.
+    constexpr Collected collected[] = {Collected::nothing, Collected::choices, Collected::rows, Collected::rows,
+                                       Collected::sums};
     return {.ranks = rank_shifts(step.memory),
             .rank = step.memory.rank,
             .count = step.memory.size,
@@ -350,7 +324,7 @@ MeetArguments meet_arguments(const moe::MeetStep& step) {
             .experts = step.experts,
             .choices = static_cast<int>(step.ids.shape[1]),
             .tokens = step.out.given() ? static_cast<int>(step.out.shape[0]) : 0,
-            .collects = collected(step.collects),
+            .collects = collected[static_cast<std::size_t>(step.collects)],
             .ids = static_cast<const int*>(step.ids.data),
             .weights = static_cast<const float*>(step.weights.data),
             .out = static_cast<int*>(step.out.data),
@@ -359,19 +333,48 @@ MeetArguments meet_arguments(const moe::MeetStep& step) {
             .row_count = static_cast<int>(step.row_count)};
 }
 
+/// The steps that a kernel of rows does too; null: it does not.
+struct Joined {
+    const moe::RouteStep* route = nullptr;
+    const moe::AnnounceStep* announce = nullptr;
+    const moe::MeetStep* meet = nullptr;
+};
+
+/// The launch with the rows to which tokens go.
+template <class Kernel>
+OtherLaunch to_places(const moe::PermuteStep& step, const Joined& joined, Kernel kernel,
+                      typename Kernel::Arguments arguments, int threads) {
+    kernel.spec.routes = joined.route != nullptr;
+    kernel.spec.from_ranks = step.ranks.given();
+    kernel.spec.announces = joined.announce != nullptr;
+    kernel.spec.meets = joined.meet != nullptr;
+    arguments.places = place_arguments(step.places, matrix_view(step.out.values).rows);
+    if (step.ranks.given()) {
+        arguments.ranks = rank_shifts(step.ranks);
+        arguments.grid.room = arguments.ranks.room;
+    }
+    arguments.existing = existing_arguments(step.existing);
+    int blocks = count_row_blocks(arguments.grid, arguments.existing);
+    if (joined.route != nullptr) {
+        arguments.route = route_arguments(*joined.route);
+        blocks = std::max(blocks, blocks_for_ends(*joined.route, threads));
+    }
+    if (joined.announce != nullptr) arguments.announce = announce_arguments(*joined.announce);
+    if (joined.meet != nullptr) arguments.meet = meet_arguments(*joined.meet);
+    return launch_of(kernel, arguments, blocks, threads);
+}
+
 /// Whether a kernel that routes can be the barrier too. Weights of rows would be loaded as if no other rank wrote them.
 bool meets_in_route(const moe::MeetStep& meet, const moe::RouteStep& route, const moe::PermuteStep& permute) {
     return meet.said == nullptr && !route.out.weights.given() && !permute.factors.given();
 }
 
-OtherLaunch permute_launch(const moe::PermuteStep& step, const moe::RouteStep* route) {
+OtherLaunch permute_launch(const moe::PermuteStep& step, const Joined& joined) {
     RowSpec spec = output_spec(step.out, step.round_up);
     PermuteArguments arguments;
     const MatrixView x = rows_view(step.x), values = rows_view(step.out.values);
     spec.source = number(x.format);
     spec.has_factors = step.factors.given();
-    spec.routes = route != nullptr;
-    spec.from_ranks = step.ranks.given();
     arguments.grid = row_grid(x, x.columns);
     const int threads = divide_scaled_rows(arguments.grid, spec);
     arguments.x = source_matrix(x);
@@ -380,11 +383,10 @@ OtherLaunch permute_launch(const moe::PermuteStep& step, const moe::RouteStep* r
     arguments.factors = step.places.given() ? factors_by_choice(step.factors) : factors_by_row(step.factors);
     if (step.ranks.given()) arguments.factors.group_stride = arguments.factors.row_stride * step.ranks.room;
     spec.vectors = x.columns % lane_features == 0 && takes_row_vectors(x) && takes_row_vectors(values);
-    return to_places(step, route, Permute{spec}, arguments, threads);
+    return to_places(step, joined, Permute{spec}, arguments, threads);
 }
 
-OtherLaunch copy_launch(const moe::PermuteStep& step, const moe::RouteStep* route) {
-    const CopyRows kernel{{.routes = route != nullptr, .from_ranks = step.ranks.given()}};
+OtherLaunch copy_launch(const moe::PermuteStep& step, const Joined& joined) {
     CopyRowsArguments arguments;
     const MatrixView from = rows_view(step.quantized.values), values = rows_view(step.out.values);
     const int element_bits = bits(from.format);
@@ -410,7 +412,7 @@ OtherLaunch copy_launch(const moe::PermuteStep& step, const moe::RouteStep* rout
     arguments.vectors = arguments.grid.features % copy_bytes == 0 &&
                         takes(arguments.from, arguments.row_stride, arguments.group_stride) &&
                         takes(arguments.to.data, arguments.to.row_stride, arguments.to.group_stride);
-    return to_places(step, route, kernel, arguments, threads);
+    return to_places(step, joined, CopyRows{}, arguments, threads);
 }
 
 UnitArguments unit_arguments(const Tensor& gate_up, const Tensor& gradient, const GatedUnit& unit) {
@@ -426,8 +428,8 @@ UnitArguments unit_arguments(const Tensor& gate_up, const Tensor& gradient, cons
     return arguments;
 }
 
-OtherLaunch rows_launch(const moe::PermuteStep& step, const moe::RouteStep* route) {
-    return step.quantized.values.given() ? copy_launch(step, route) : permute_launch(step, route);
+OtherLaunch rows_launch(const moe::PermuteStep& step, const Joined& joined = {}) {
+    return step.quantized.values.given() ? copy_launch(step, joined) : permute_launch(step, joined);
 }
 
 std::string unserved_matrix(const char* name, const Tensor& tensor) {
@@ -491,12 +493,12 @@ OtherLaunch in_portable_cluster(OtherLaunch launch) {
 
 std::vector<OtherLaunch> lower(const moe::RouteStep& step) { return {lower(step, route_cluster(step))}; }
 
-std::vector<OtherLaunch> lower(const moe::PermuteStep& step) { return launch_if_any(rows_launch(step, nullptr)); }
+std::vector<OtherLaunch> lower(const moe::PermuteStep& step) { return launch_if_any(rows_launch(step)); }
 
 bool fits_in_permute(const moe::RouteStep& step) { return choices_of(step) <= most_fused_choices; }
 
 std::vector<OtherLaunch> lower(const moe::RouteStep& route, const moe::PermuteStep& permute) {
-    if (fits_in_permute(route)) return {rows_launch(permute, &route)};
+    if (fits_in_permute(route)) return {rows_launch(permute, {.route = &route})};
     std::vector<OtherLaunch> launches = lower(route);
     for (const OtherLaunch& launch : lower(permute)) launches.push_back(launch);
     return launches;
@@ -599,19 +601,8 @@ std::vector<OtherLaunch> lower(const moe::AnnounceStep& step) {
 }
 
 std::vector<OtherLaunch> lower(const moe::PermuteStep& tokens, const moe::AnnounceStep& step) {
-    OtherLaunch launch = rows_launch(tokens, nullptr);
-    if (launch.blocks == 0) return lower(step);
-    const auto announce = [&](auto& call) {
-        if constexpr (requires {
-                          call.kernel.spec.announces;
-                          call.arguments.announce;
-                      }) {
-            call.kernel.spec.announces = true;
-            call.arguments.announce = announce_arguments(step);
-        }
-    };
-    std::visit(announce, launch.call);
-    return {launch};
+    const OtherLaunch launch = rows_launch(tokens, {.announce = &step});
+    return launch.blocks == 0 ? lower(step) : std::vector{launch};
 }
 
 // Each rank has a thread.
@@ -627,27 +618,15 @@ std::vector<OtherLaunch> lower(const moe::MeetStep& step) {
 
 std::vector<OtherLaunch> lower(const moe::MeetStep& meet, const moe::RouteStep& route,
                                const moe::PermuteStep& permute) {
+    const bool meets = meets_in_route(meet, route, permute);
+    if (meets && fits_in_permute(route)) return {rows_launch(permute, {.route = &route, .meet = &meet})};
     std::vector<OtherLaunch> launches = lower(route, permute);
-    if (!meets_in_route(meet, route, permute)) {
+    if (!meets) {
         launches.insert(launches.begin(), lower(meet).front());
         return launches;
     }
     auto& first = launches.front().call;
-    if (const auto* routed = std::get_if<CallOf<Route>>(&first)) {
-        first = CallOf<MeetAndRoute>{.arguments = {meet_arguments(meet), routed->arguments}};
-        return launches;
-    }
-    const auto meets = [&](auto& call) {
-        if constexpr (requires {
-                          call.kernel.spec.meets;
-                          call.arguments.meet;
-                          call.arguments.route;
-                      }) {
-            call.kernel.spec.meets = true;
-            call.arguments.meet = meet_arguments(meet);
-        }
-    };
-    std::visit(meets, first);
+    first = CallOf<MeetAndRoute>{.arguments = {meet_arguments(meet), std::get<CallOf<Route>>(first).arguments}};
     return launches;
 }
 
