@@ -189,14 +189,11 @@ struct Racer {
 };
 
 std::vector<Racer> racers(const moe::RouteStep& step) {
+    const launch::OtherLaunch chosen = launch::lower(step).front();
     std::vector<Racer> list;
     for (const Variant& variant : variants) {
-        try {
-            list.push_back(
-                {&variant, variant.cluster ? launch::lower(step, *variant.cluster) : launch::lower(step).front()});
-        } catch (const Error&) {
-            continue;  // too much shared memory
-        }
+        const launch::OtherLaunch racer = variant.cluster ? launch::in_cluster(chosen, *variant.cluster) : chosen;
+        if (racer.shared_bytes <= hopper::most_route_shared) list.push_back({&variant, racer});
     }
     return list;
 }

@@ -1,10 +1,6 @@
 // Runs the steps of a layer, on the CPU or on a GPU: the library's own layers, and those that ranks share.
 #pragma once
 
-#include <tilewright/error.h>
-
-#include <string>
-
 #include "api/moe_steps.h"
 #include "cuda/backend.h"
 #include "launch/moe.h"
@@ -19,9 +15,7 @@ extern const OperandNames names_of_down;
 /// Launches a step, or two that one kernel may serve.
 template <class... Steps>
 void run_on_gpu(int device, const RunOptions& how, const Steps&... steps) {
-    for (const std::string& reason : {launch::unserved(steps)...}) {
-        if (!reason.empty()) throw Error(reason + " on a GPU; compute on the CPU");
-    }
+    (launch::require_served(steps), ...);
     cuda::run(launch::lower(steps...), device, how.stream, how.overlap);
 }
 

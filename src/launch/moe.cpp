@@ -37,12 +37,6 @@ bool takes_row_vectors(const MatrixView& view) {
            view.group_stride * bytes % vector_bytes == 0;
 }
 
-/// Whether the numbers of a row are adjacent.
-bool has_adjacent_numbers(const Tensor& tensor) {
-    const int last = tensor.shape.rank() - 1;
-    return tensor.shape[last] <= 1 || tensor.strides[last] == 1;
-}
-
 IntegerList integer_list(const Tensor& tensor) {
     if (!tensor.given()) return {};
     return {.data = tensor.data,
@@ -268,16 +262,6 @@ RouteArguments& routing_of(OtherLaunch& launch) {
     return std::get<CallOf<MeetAndRoute>>(launch.call).arguments.route;
 }
 
-/// Changes the launch to this cluster.
-OtherLaunch in_cluster(OtherLaunch launch, const RouteCluster& cluster) {
-    RouteArguments& arguments = routing_of(launch);
-    launch.blocks = launch.cluster = cluster.blocks;
-    launch.shared_bytes = static_cast<int>(shared_bytes(arguments, cluster));
-    arguments.keeps = cluster.keeps;
-    arguments.adjacent = are_adjacent(arguments);
-    return launch;
-}
-
 std::vector<OtherLaunch> launch_if_any(const OtherLaunch& launch) {
     if (launch.blocks == 0) return {};
     return {launch};
@@ -432,58 +416,52 @@ OtherLaunch rows_launch(const moe::PermuteStep& step, const Joined& joined = {})
     return step.quantized.values.given() ? copy_launch(step, joined) : permute_launch(step, joined);
 }
 
-std::string unserved_matrix(const char* name, const Tensor& tensor) {
-    if (!has_adjacent_numbers(tensor)) return std::string(name) + ": the numbers of a row must be adjacent";
-    const MatrixView view = matrix_view(tensor);
-    if (std::max({view.columns, view.rows, view.groups}) > most_indices) {
-        return std::string(name) + ": at most 2^30 rows and columns";
-    }
-    // A part has 2048 columns in the kernel with the most parts.
-    if (view.groups * view.rows * ceil_div<std::int64_t>(std::max<std::int64_t>(view.columns, 1), 1024) >
-        most_indices) {
-        return std::string(name) + ": at most 2^30 parts of 1024 columns";
-    }
-    return "";
+void require(bool served, const char* name, const char* rule) {
+    if (!served) throw Error(fmt::format("{}: {} on a GPU; compute on the CPU", name, rule));
 }
 
-std::string unserved_output(const Operand& out) {
-    if (std::string reason = unserved_matrix("out", out.values); !reason.empty()) return reason;
+void require_matrix(const char* name, const Tensor& tensor) {
+    const int last = tensor.shape.rank() - 1;
+    require(tensor.shape[last] <= 1 || tensor.strides[last] == 1, name, "the numbers of a row must be adjacent");
+    const MatrixView view = matrix_view(tensor);
+    require(std::max({view.columns, view.rows, view.groups}) <= most_indices, name, "at most 2^30 rows and columns");
+    // A part has 2048 columns in the kernel with the most parts.
+    const std::int64_t parts = ceil_div<std::int64_t>(std::max<std::int64_t>(view.columns, 1), 1024);
+    require(view.groups * view.rows * parts <= most_indices, name, "at most 2^30 parts of 1024 columns");
+}
+
+void require_output(const Operand& out) {
+    require_matrix("out", out.values);
     const Format format = out.values.format;
-    const bool is_fp8 = format == Format::e4m3 || format == Format::e5m2;
     switch (out.granularity) {
         case Granularity::none:
-            return format == Format::bf16 || format == Format::f16 || format == Format::f32
-                       ? ""
-                       : "out: values without scales must be bf16, f16 or f32";
+            return require(format == Format::bf16 || format == Format::f16 || format == Format::f32, "out",
+                           "values without scales must be bf16, f16 or f32");
         case Granularity::row:
         case Granularity::block_1x128:
-        case Granularity::block_1x32: return is_fp8 ? "" : "out: values with scales must be e4m3 or e5m2";
-        default: return "out: scales must be of rows, 1x128 or 1x32";
+        case Granularity::block_1x32:
+            return require(format == Format::e4m3 || format == Format::e5m2, "out",
+                           "values with scales must be e4m3 or e5m2");
+        default: require(false, "out", "scales must be of rows, 1x128 or 1x32");
     }
 }
 
-std::string unserved_unit(const Tensor& gate_up, const Tensor& gradient) {
+void require_unit(const Tensor& gate_up, const Tensor& gradient) {
     for (const Tensor* tensor : {&gate_up, &gradient}) {
-        if (tensor->format != Format::bf16) return "gate_up and gradient: must be bf16";
-        if (std::string reason = unserved_matrix("gate_up", *tensor); !reason.empty()) return reason;
+        require(tensor->format == Format::bf16, "gate_up and gradient", "must be bf16");
+        require_matrix("gate_up", *tensor);
     }
-    return "";
 }
 
 }  // namespace
 
-RouteCluster route_cluster(const moe::RouteStep& step) { return cluster_of(route_arguments(step), most_route_blocks); }
-
-OtherLaunch lower(const moe::RouteStep& step, const RouteCluster& cluster) {
-    const RouteArguments arguments = with_tokens_of_one_choice(route_arguments(step));
-    const std::int64_t bytes = shared_bytes(arguments, cluster);
-    if (bytes > most_route_shared) {
-        throw Error(
-            fmt::format("route: a cluster of {} x {} threads needs {} bytes of shared memory per block; expected "
-                        "at most {}. Take more blocks or keep less.",
-                        cluster.blocks, route_threads, bytes, most_route_shared));
-    }
-    return in_cluster(launch_of(Route{}, arguments, cluster.blocks, route_threads), cluster);
+OtherLaunch in_cluster(OtherLaunch launch, const RouteCluster& cluster) {
+    RouteArguments& arguments = routing_of(launch);
+    launch.blocks = launch.cluster = cluster.blocks;
+    launch.shared_bytes = static_cast<int>(shared_bytes(arguments, cluster));
+    arguments.keeps = cluster.keeps;
+    arguments.adjacent = are_adjacent(arguments);
+    return launch;
 }
 
 OtherLaunch in_portable_cluster(OtherLaunch launch) {
@@ -491,7 +469,10 @@ OtherLaunch in_portable_cluster(OtherLaunch launch) {
     return in_cluster(launch, cluster);
 }
 
-std::vector<OtherLaunch> lower(const moe::RouteStep& step) { return {lower(step, route_cluster(step))}; }
+std::vector<OtherLaunch> lower(const moe::RouteStep& step) {
+    const RouteArguments arguments = with_tokens_of_one_choice(route_arguments(step));
+    return {in_cluster(launch_of(Route{}, arguments, 0, route_threads), cluster_of(arguments, most_route_blocks))};
+}
 
 std::vector<OtherLaunch> lower(const moe::PermuteStep& step) { return launch_if_any(rows_launch(step)); }
 
@@ -642,45 +623,39 @@ std::vector<OtherLaunch> lower(const moe::MeetStep& meet, const moe::CombineStep
     return launches;
 }
 
-std::string unserved(const moe::AnnounceStep& /*step*/) { return ""; }
-std::string unserved(const moe::MeetStep& /*step*/) { return ""; }
-
-std::string unserved(const moe::RouteStep& step) {
-    if (step.experts > most_routed_experts) return "experts: at most " + std::to_string(most_routed_experts);
-    if (choices_of(step) > most_indices) return "routing: at most 2^30 choices";
-    return "";
+void require_served(const moe::RouteStep& step) {
+    static_assert(most_routed_experts == 2048);
+    require(step.experts <= most_routed_experts, "experts", "at most 2048");
+    require(choices_of(step) <= most_indices, "routing", "at most 2^30 choices");
 }
 
-std::string unserved(const moe::PermuteStep& step) {
+void require_served(const moe::PermuteStep& step) {
     if (step.quantized.values.given()) {
-        if (std::string reason = unserved_matrix("quantized", step.quantized.values); !reason.empty()) return reason;
-        return unserved_matrix("out", step.out.values);
+        require_matrix("quantized", step.quantized.values);
+        return require_matrix("out", step.out.values);
     }
-    if (std::string reason = unserved_matrix("x", step.x); !reason.empty()) return reason;
-    return unserved_output(step.out);
+    require_matrix("x", step.x);
+    require_output(step.out);
 }
 
-std::string unserved(const moe::ActivateStep& step) {
-    if (step.gate_up.format != Format::bf16) return "gate_up: must be bf16";
-    if (std::string reason = unserved_matrix("gate_up", step.gate_up); !reason.empty()) return reason;
-    return unserved_output(step.out);
+void require_served(const moe::ActivateStep& step) {
+    require(step.gate_up.format == Format::bf16, "gate_up", "must be bf16");
+    require_matrix("gate_up", step.gate_up);
+    require_output(step.out);
 }
 
-std::string unserved(const moe::CombineStep& step) {
-    if (step.y.format != Format::bf16 && step.y.format != Format::f32) return "y: must be bf16 or f32";
+void require_served(const moe::CombineStep& step) {
+    require(step.y.format == Format::bf16 || step.y.format == Format::f32, "y", "must be bf16 or f32");
     for (const Tensor* tensor : {&step.y, &step.out, &step.addend}) {
-        if (!tensor->given()) continue;
-        if (std::string reason = unserved_matrix("combine", *tensor); !reason.empty()) return reason;
+        if (tensor->given()) require_matrix("combine", *tensor);
     }
-    return "";
 }
 
-std::string unserved(const moe::UnitGradientStep& step) { return unserved_unit(step.gate_up, step.gradient); }
+void require_served(const moe::UnitGradientStep& step) { require_unit(step.gate_up, step.gradient); }
 
-std::string unserved(const moe::WeightGradientStep& step) {
-    if (std::string reason = unserved_unit(step.gate_up, step.gradient); !reason.empty()) return reason;
-    if (step.out.shape[0] * step.out.shape[1] > most_indices) return "out: at most 2^30 choices";
-    return "";
+void require_served(const moe::WeightGradientStep& step) {
+    require_unit(step.gate_up, step.gradient);
+    require(step.out.shape[0] * step.out.shape[1] <= most_indices, "out", "at most 2^30 choices");
 }
 
 }  // namespace tilewright::launch

@@ -2,7 +2,6 @@
 // route within the kernel that permutes. No CUDA.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "launch/kernels.h"
@@ -30,10 +29,9 @@ struct RouteCluster {
     int blocks = hopper::most_route_blocks;
     hopper::RouteKeeps keeps = hopper::RouteKeeps::order;
 };
-/// The cluster that `lower` chooses. It keeps no more than shared memory has room for.
-RouteCluster route_cluster(const moe::RouteStep& step);
-/// In another cluster, for measurements. Throws Error if it does not fit.
-OtherLaunch lower(const moe::RouteStep& step, const RouteCluster& cluster);
+/// In another cluster than `lower` chooses, for measurements. With more shared memory than most_route_shared it does
+/// not run.
+OtherLaunch in_cluster(OtherLaunch launch, const RouteCluster& cluster);
 /// Changes the launch for a GPU that runs no clusters of more than `portable_cluster` blocks.
 OtherLaunch in_portable_cluster(OtherLaunch launch);
 
@@ -43,15 +41,15 @@ std::vector<OtherLaunch> lower(const moe::PermuteStep& tokens, const moe::Announ
 std::vector<OtherLaunch> lower(const moe::MeetStep& meet, const moe::RouteStep& route, const moe::PermuteStep& permute);
 std::vector<OtherLaunch> lower(const moe::MeetStep& meet, const moe::CombineStep& sum);
 
-/// The reason that kernels do not serve a step, in words; empty if they do. Such rows are written in f32, and
-/// `quantize` quantizes them. Scales of a whole tensor are not copied with codes.
-std::string unserved(const moe::RouteStep& step);
-std::string unserved(const moe::PermuteStep& step);
-std::string unserved(const moe::ActivateStep& step);
-std::string unserved(const moe::CombineStep& step);
-std::string unserved(const moe::UnitGradientStep& step);
-std::string unserved(const moe::WeightGradientStep& step);
-std::string unserved(const moe::AnnounceStep& step);
-std::string unserved(const moe::MeetStep& step);
+/// Throws Error if kernels do not serve the step. Such rows are written in f32, and `quantize` quantizes them. Scales
+/// of a whole tensor are not copied with codes.
+void require_served(const moe::RouteStep& step);
+void require_served(const moe::PermuteStep& step);
+void require_served(const moe::ActivateStep& step);
+void require_served(const moe::CombineStep& step);
+void require_served(const moe::UnitGradientStep& step);
+void require_served(const moe::WeightGradientStep& step);
+inline void require_served(const moe::AnnounceStep& /*step*/) {}
+inline void require_served(const moe::MeetStep& /*step*/) {}
 
 }  // namespace tilewright::launch

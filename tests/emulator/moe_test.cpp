@@ -94,7 +94,7 @@ void expect_cpu_rows(Step step, const OperandRecipe& recipe, const Dims& shape, 
     set_out(expected);
     run_on_cpu(step, {});
     set_out(given);
-    ASSERT_EQ(launch::unserved(step), "");
+    launch::require_served(step);
     run_on_emulator(launch::lower(step), 13);
     expect_rows(given, expected, exists, otherwise);
 }
@@ -193,7 +193,7 @@ void expect_cpu_route(const RouteCase& c, std::uint64_t seed = 3, const LowerRou
     call.step.out = expected.routed();
     run_on_cpu(call.step);
     call.step.out = given.routed();
-    ASSERT_EQ(launch::unserved(call.step), "");
+    launch::require_served(call.step);
     run_on_emulator(launches(call.step), seed);
     expect_same(given, expected);
 }
@@ -223,7 +223,7 @@ TEST(Moe, RoutesOfAnyClusterHaveTheCpusRows) {
         for (const int count : {1, 2, 16}) {
             SCOPED_TRACE("blocks " + std::to_string(count) + " keep " + std::to_string(static_cast<int>(keeps)));
             const LowerRoute in_cluster = [&](const moe::RouteStep& step) {
-                return std::vector{launch::lower(step, {.blocks = count, .keeps = keeps})};
+                return std::vector{launch::in_cluster(launch::lower(step).front(), {.blocks = count, .keeps = keeps})};
             };
             for (const RouteCase& c :
                  {RouteCase{.tokens = 1, .choices = 7, .experts = 9, .wild = true},
@@ -302,16 +302,17 @@ TEST(Moe, RoutesKeepAsMuchAsSharedMemoryHolds) {
         RouteCall call(c);
         std::int32_t source = 0;
         if (has_sources) call.step.out.sources = row_major(&source, Format::i32, {1});
-        return launch::route_cluster(call.step);
+        return launch::lower(call.step).front().of<launch::Route>().arguments.keeps;
     };
     const RouteCase usual{.tokens = 8192, .choices = 8, .experts = 256};
-    EXPECT_EQ(kept(usual, true).keeps, hopper::RouteKeeps::order);
-    EXPECT_EQ(kept(usual, false).keeps, hopper::RouteKeeps::places);
-    EXPECT_EQ(kept({.tokens = 128, .choices = 8, .experts = 256}, true).keeps, hopper::RouteKeeps::order);
-    EXPECT_EQ(kept({.tokens = 1 << 18, .choices = 1, .experts = 2048}, true).keeps, hopper::RouteKeeps::places);
-    EXPECT_EQ(kept({.tokens = 1 << 20, .choices = 1, .experts = 2048}, true).keeps, hopper::RouteKeeps::nothing);
+    EXPECT_EQ(kept(usual, true), hopper::RouteKeeps::order);
+    EXPECT_EQ(kept(usual, false), hopper::RouteKeeps::places);
+    EXPECT_EQ(kept({.tokens = 128, .choices = 8, .experts = 256}, true), hopper::RouteKeeps::order);
+    EXPECT_EQ(kept({.tokens = 1 << 18, .choices = 1, .experts = 2048}, true), hopper::RouteKeeps::places);
+    EXPECT_EQ(kept({.tokens = 1 << 20, .choices = 1, .experts = 2048}, true), hopper::RouteKeeps::nothing);
     RouteCall call({.tokens = 8192, .choices = 8, .experts = 2048});
-    EXPECT_THROW(launch::lower(call.step, {.blocks = 8}), Error);
+    EXPECT_GT(launch::in_cluster(launch::lower(call.step).front(), {.blocks = 8}).shared_bytes,
+              hopper::most_route_shared);
 }
 
 // ---- Permutation
@@ -347,7 +348,7 @@ void expect_cpu_copies(RouteCall& call, const RouteCase& route, moe::PermuteStep
     step.out = expected.operand;
     run_on_cpu(step, {});
     step.out = given.operand;
-    ASSERT_EQ(launch::unserved(step), "");
+    launch::require_served(step);
     if (fused) {
         call.step.out = routed.routed();
         step.places = routed.rows.tensor();
@@ -780,15 +781,16 @@ TEST(Moe, OtherRecipesAreLeftToQuantize) {
     const Operand by_squares{.values = codes.tensor(), .granularity = Granularity::block_128x128};
     const Operand mxfp4{.values = fp4.tensor(), .granularity = Granularity::block_1x32};
     for (const Operand& out : {by_tensor, by_squares, mxfp4}) {
-        EXPECT_NE(launch::unserved(moe::PermuteStep{.x = x.tensor(), .out = out}), "");
-        EXPECT_NE(launch::unserved(moe::ActivateStep{.gate_up = x.tensor(), .out = out}), "");
+        EXPECT_THROW(launch::require_served(moe::PermuteStep{.x = x.tensor(), .out = out}), Error);
+        EXPECT_THROW(launch::require_served(moe::ActivateStep{.gate_up = x.tensor(), .out = out}), Error);
     }
-    EXPECT_NE(launch::unserved(moe::ActivateStep{.gate_up = gate_up.tensor(), .out = {.values = x.tensor()}}), "");
+    EXPECT_THROW(launch::require_served(moe::ActivateStep{.gate_up = gate_up.tensor(), .out = {.values = x.tensor()}}),
+                 Error);
     const Matrix transposed(Format::bf16, {4, 64}, Order::transposed), halves(Format::f16, {4, 64});
-    EXPECT_NE(launch::unserved(moe::CombineStep{.y = transposed.tensor(), .out = x.tensor()}), "");
-    EXPECT_NE(launch::unserved(moe::CombineStep{.y = halves.tensor(), .out = x.tensor()}), "");
+    EXPECT_THROW(launch::require_served(moe::CombineStep{.y = transposed.tensor(), .out = x.tensor()}), Error);
+    EXPECT_THROW(launch::require_served(moe::CombineStep{.y = halves.tensor(), .out = x.tensor()}), Error);
     RouteCall many({.tokens = 1, .experts = 2049});
-    EXPECT_NE(launch::unserved(many.step), "");
+    EXPECT_THROW(launch::require_served(many.step), Error);
 }
 
 }  // namespace
