@@ -10,7 +10,7 @@
 #include "base/math.h"
 #include "bench/python_random.h"
 #include "check/random.h"
-#include "plan/hints.h"
+#include "plan/tuned.h"
 
 namespace tilewright::bench {
 namespace {

@@ -11,11 +11,11 @@
 #include "plan/candidates.h"
 #include "plan/cost.h"
 #include "plan/explain_words.h"
-#include "plan/hints.h"
 #include "plan/kernel_rules.h"
 #include "plan/legality.h"
 #include "plan/shipped_kernels.h"
 #include "plan/shipped_tiles.h"
+#include "plan/tuned.h"
 #include "problem/axes.h"
 
 namespace tilewright::planner {

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "hopper/description/design.h"
-#include "plan/tables.h"
+#include "plan/tsv.h"
 
 namespace tilewright::planner {
 namespace {

@@ -1,6 +1,7 @@
 // Tables of the planner: tab-separated text with a header line; lines that begin with '#' are comments.
 #pragma once
 
+#include <array>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,5 +34,9 @@ std::vector<std::string_view> split(std::string_view text, char separator);
 
 /// Text of a file, short and printable, for a message.
 std::string shown(std::string_view text);
+
+// Those of src/plan/devices and src/plan/tuned, embedded at build time.
+extern const std::array<std::string_view, 8> device_tables;  // the H200's first
+extern const std::string_view tuned_table;
 
 }  // namespace tilewright::planner

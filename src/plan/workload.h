@@ -28,7 +28,7 @@ struct Workload {
     Format output = Format::bf16;
     bool adds_c = false;
     double bias_bytes = 0;  // of all products; 0: no bias
-    bool hinted = false;    // masked: `rows` is the caller's expectation (hints.h)
+    bool hinted = false;    // masked: `rows` is the caller's expectation (tuned.h)
     int sm_limit = 0;
     std::int64_t products = 1;  // Products that have any row of D.
     std::int64_t rows = 0;      // Rows per product.

@@ -8,7 +8,7 @@
 #include "gpu/recipes.h"
 #include "output/temporary_folder.h"
 #include "plan/k_splits.h"
-#include "plan/tables.h"
+#include "plan/tsv.h"
 
 namespace tilewright::test {
 namespace {

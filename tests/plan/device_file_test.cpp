@@ -11,7 +11,7 @@
 #include "plan/devices.h"
 #include "plan/k_splits.h"
 #include "plan/problems.h"
-#include "plan/tables.h"
+#include "plan/tsv.h"
 
 namespace tilewright::planner {
 namespace {

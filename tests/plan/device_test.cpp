@@ -10,7 +10,6 @@
 #include "hopper/description/design.h"
 #include "plan/devices.h"
 #include "plan/problems.h"
-#include "plan/tables.h"
 #include "plan/tsv.h"
 
 namespace tilewright::planner {

@@ -1,5 +1,5 @@
 // Masked groups are planned for by a hint: half, once or twice the rows that there are.
-#include "plan/hints.h"
+#include "plan/tuned.h"
 
 #include <gtest/gtest.h>
 

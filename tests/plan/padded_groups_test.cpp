@@ -4,7 +4,6 @@
 #include <tilewright/plan.h>
 
 #include "hopper/description/design.h"
-#include "plan/hints.h"
 #include "plan/problems.h"
 #include "plan/tile_distribution.h"
 #include "plan/workload.h"
@@ -34,30 +33,6 @@ TEST(PaddedGroups, TakeTheTileOfExactEnds) {
         EXPECT_EQ(plan(ends).tile, tile) << groups << " groups, m " << m << ", n " << n << ", k " << k;
         EXPECT_EQ(plan(indices).tile, tile) << groups << " groups, m " << m << ", n " << n << ", k " << k;
     }
-}
-
-TEST(PaddedGroups, TakeTheTunedRowOfExactEnds) {
-    const std::vector<TunedRow> rows{{.device = "h200",
-                                      .problem = "m_grouped_offsets 1x128:128x128 bf16 m=32769 n=7168 k=2048 groups=4",
-                                      .tile = {.shape = {.m = 128, .n = 192}},
-                                      .date = "2026-11-22",
-                                      .command = "tilewright tune"}};
-    const auto found = [&](Grouping grouping, std::int64_t m, std::int64_t index_alignment, std::int64_t groups = 4) {
-        Problem problem = problem_of(groups_of(grouping, groups, m, 7168, 2048));
-        problem.groups.index_alignment = index_alignment;
-        return tuned_row(rows, "h200", workload(problem)) != nullptr;
-    };
-    EXPECT_TRUE(found(Grouping::m_grouped_offsets, 32769, 1));
-    EXPECT_FALSE(found(Grouping::m_grouped_offsets, 32770, 1)) << "exact ends have exact keys";
-    EXPECT_TRUE(found(Grouping::m_grouped_indices, 33024, 128));
-    EXPECT_TRUE(found(Grouping::m_grouped_aligned_offsets, 33024, 1));
-    EXPECT_TRUE(found(Grouping::m_grouped_indices, 35840, 128)) << "9 % more rows";
-    EXPECT_FALSE(found(Grouping::m_grouped_indices, 36864, 128)) << "12 % more rows";
-    EXPECT_FALSE(found(Grouping::m_grouped_indices, 33024, 1)) << "any order: other kernels may run";
-    EXPECT_FALSE(found(Grouping::m_grouped_indices, 33024, 128, 8)) << "another number of groups";
-    EXPECT_EQ(tuned_row(rows, "h100",
-                        workload(problem_of(groups_of(Grouping::m_grouped_aligned_offsets, 4, 33024, 7168, 2048)))),
-              nullptr);
 }
 
 TEST(PaddedGroups, AreNoMoreThanBlocksOfRows) {

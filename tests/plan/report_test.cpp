@@ -52,10 +52,10 @@ TEST(ExplainReport, AllShowsEveryReason) {
 }
 
 TEST(ExplainReport, SaysThatATunedRowOverrodeTheModel) {
-    const planner::TunedTable table = planner::parse_tuned(
+    const std::vector<planner::TunedRow> rows = planner::parse_tuned(
         "device\tproblem\ttile\tdate\tcommand\nh200\tdense 1x128:128x128 bf16 m=4096 n=7168 k=2048\t"
         "128x128x128 stages=4\t2026-11-21\ttilewright tune\n");
-    const ExplainedProblem problem = explained(planner::dense(4096, 7168, 2048), table.rows);
+    const ExplainedProblem problem = explained(planner::dense(4096, 7168, 2048), rows);
     const std::string text = explanation_text(problem, false);
     const std::string time = output::format_duration(problem.explanation.chosen->cost.seconds);
     EXPECT_TRUE(contains(text, "chosen     128x128x128 stages=4: " + time + ", fast, k-major scales kernel")) << text;
