@@ -22,7 +22,7 @@
 #include "bench/pack_calls.h"
 #include "cuda/runtime.h"
 #include "launch/kernels.h"
-#include "plan/runnable.h"
+#include "plan/choose.h"
 #include "plan/shipped_kernels.h"
 #include "problem/geometry.h"
 

@@ -32,8 +32,8 @@
 #include "hopper/description/design.h"
 #include "launch/kernels.h"
 #include "launch/launch.h"
+#include "plan/choose.h"
 #include "plan/planned_tile.h"
-#include "plan/runnable.h"
 #include "plan/variant.h"
 #include "problem/geometry.h"
 

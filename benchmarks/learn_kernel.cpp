@@ -30,7 +30,7 @@
 #include "hopper/arguments.h"
 #include "learn/call.h"
 #include "output/file.h"
-#include "plan/runnable.h"
+#include "plan/choose.h"
 #include "plan/variant.h"
 #include "problem/geometry.h"
 

@@ -9,7 +9,7 @@
 #include "cpu/exact/exact.h"
 #include "cpu/fast/fast.h"
 #include "cuda/backend.h"
-#include "plan/k_splits.h"
+#include "plan/choose.h"
 #include "problem/addresses.h"
 #include "problem/geometry.h"
 #include "problem/gpu_call.h"
@@ -36,7 +36,7 @@ void run_on_gpu(const Problem& problem, const RunOptions& options) {
     cuda::run(problem, call, options);
 }
 
-void run_on_cpu(const Problem& problem, const RunOptions& options) {
+void multiply_on_cpu(const Problem& problem, const RunOptions& options) {
     require_threads(options.threads);
     const Geometry described = geometry(problem);
     const bool invariant = problem.reproducibility == Reproducibility::invariant;
@@ -63,7 +63,7 @@ void run(const Problem& problem, const RunOptions& options) {
     if (resolve(problem, options.backend) == Backend::hopper) return run_on_gpu(problem, options);
     if (problem.b.packed.given() || problem.a.packed.given()) return run_packed(problem, options);
     require(validate(problem, options.backend));
-    run_on_cpu(problem, options);
+    multiply_on_cpu(problem, options);
 }
 
 }  // namespace tilewright

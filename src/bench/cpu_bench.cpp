@@ -10,7 +10,7 @@
 #include "check/gates.h"
 #include "cpu/blas.h"
 #include "measure/statistics.h"
-#include "plan/k_splits.h"
+#include "plan/choose.h"
 
 namespace tilewright::bench {
 namespace {

@@ -10,7 +10,7 @@
 #include "hopper/description/design.h"
 #include "output/table.h"
 #include "plan/cost.h"
-#include "plan/loop.h"
+#include "plan/model.h"
 #include "plan/planned_tile.h"
 
 namespace tilewright::bench {

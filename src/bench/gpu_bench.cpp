@@ -13,8 +13,6 @@
 #include "check/sizes.h"
 #include "cuda/runtime.h"
 #include "plan/choose.h"
-#include "plan/k_splits.h"
-#include "plan/runnable.h"
 #include "problem/geometry.h"
 
 namespace tilewright::bench {

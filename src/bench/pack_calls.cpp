@@ -9,7 +9,7 @@
 #include "hopper/description/design.h"
 #include "launch/kernels.h"
 #include "measure/statistics.h"
-#include "plan/runnable.h"
+#include "plan/choose.h"
 #include "plan/shipped_tiles.h"
 #include "plan/variant.h"
 #include "problem/geometry.h"

@@ -8,7 +8,7 @@
 
 #include "cuda/runtime.h"
 #include "output/table.h"
-#include "plan/runnable.h"
+#include "plan/choose.h"
 #include "plan/shipped_tiles.h"
 #include "plan/variant.h"
 #include "plan/workload.h"

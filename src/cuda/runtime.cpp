@@ -11,7 +11,7 @@
 #include "cuda/same_problem.h"
 #include "launch/preparation.h"
 #include "plan/call_plan.h"
-#include "plan/runnable.h"
+#include "plan/choose.h"
 
 namespace tilewright::cuda {
 namespace {

@@ -8,7 +8,7 @@
 #include "formats/packed_layout.h"
 #include "hopper/schedule/dense.h"
 #include "launch/maps.h"
-#include "plan/kernel_rules.h"
+#include "plan/kernel_class.h"
 #include "plan/tile_distribution.h"
 #include "plan/tma.h"
 #include "problem/axes.h"

@@ -26,7 +26,7 @@ struct CallPlan {
     KernelPlan kernel{};
 };
 
-/// `chosen`: the tiles for calls of this kind (runnable.h).
+/// `chosen`: the tiles for calls of this kind (choose.h).
 CallPlan call_plan(const GpuCall& call, const TileChoice& chosen);
 
 }  // namespace tilewright::planner

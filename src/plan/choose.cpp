@@ -1,27 +1,29 @@
 #include "plan/choose.h"
 
 #include <fmt/format.h>
+#include <tilewright/error.h>
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <iterator>
+#include <optional>
 #include <tuple>
+#include <utility>
 
+#include "base/math.h"
 #include "hopper/description/design.h"
-#include "plan/call_plan.h"
-#include "plan/candidates.h"
+#include "hopper/schedule/dense.h"
 #include "plan/cost.h"
-#include "plan/explain_words.h"
-#include "plan/kernel_rules.h"
+#include "plan/kernel_class.h"
 #include "plan/legality.h"
 #include "plan/shipped_kernels.h"
 #include "plan/shipped_tiles.h"
 #include "plan/tuned.h"
-#include "problem/axes.h"
+#include "problem/hopper_rules.h"
 
 namespace tilewright::planner {
 namespace {
-
-bool is_faster(const Plan& left, const Plan& right) { return left.cost.seconds < right.cost.seconds; }
 
 bool differs_beyond_stages(const Plan& one, const Plan& other) {
     const PlannedTile left = planned_tile(one);
@@ -32,9 +34,8 @@ bool differs_beyond_stages(const Plan& one, const Plan& other) {
 
 void judge_candidates(const Workload& work, const DeviceDescription& device, Explanation& explanation) {
     for (const hopper::Kernel& tile : candidates(shapeless_kernel(work))) {
-        if (std::optional<Objection> objection = why_illegal(tile, work, device)) {
-            explanation.rejected.push_back(
-                {name(planned_tile(tile)), std::move(objection->rule), std::move(objection->reason)});
+        if (std::optional<RejectedTile> rejected = why_illegal(tile, work, device)) {
+            explanation.rejected.push_back(std::move(*rejected));
         } else if (variant(work.geometry, tile).cluster != tile.cluster) {
             explanation.rejected.push_back({name(planned_tile(tile)), "cluster",
                                             "pairs of blocks have only fast kernels, which do not support this call"});
@@ -42,7 +43,7 @@ void judge_candidates(const Workload& work, const DeviceDescription& device, Exp
             explanation.legal.push_back(plan_of(tile, work, device));
         }
     }
-    std::stable_sort(explanation.legal.begin(), explanation.legal.end(), is_faster);
+    std::ranges::stable_sort(explanation.legal, {}, [](const Plan& plan) { return plan.cost.seconds; });
 }
 
 std::vector<hopper::Kernel> legal_ones(std::vector<hopper::Kernel> tiles, const Workload& work,
@@ -71,11 +72,13 @@ hopper::Kernel usual_kernel(hopper::Kernel tile) {
     return contradiction(tile) == nullptr ? tile : general;
 }
 
+/// `kernel_of` has the kernel of a tile that is priced.
+template <class KernelOf>
 std::vector<PricedTile> priced(const std::vector<hopper::Kernel>& tiles, const Workload& work,
-                               const DeviceDescription& device) {
+                               const DeviceDescription& device, KernelOf kernel_of) {
     std::vector<PricedTile> list;
     list.reserve(tiles.size());
-    for (const hopper::Kernel& tile : tiles) list.push_back({tile, cost(usual_kernel(tile), work, device)});
+    for (const hopper::Kernel& tile : tiles) list.push_back({tile, cost(kernel_of(tile), work, device)});
     return list;
 }
 
@@ -88,7 +91,7 @@ std::vector<double> regrets(const std::vector<hopper::Kernel>& tiles, const Work
     std::vector<double> sums(tiles.size(), 0);
     const std::vector<Workload> all = expectations(work);
     for (const Workload& expected : all) {
-        const std::vector<PricedTile> list = priced(tiles, expected, device);
+        const std::vector<PricedTile> list = priced(tiles, expected, device, usual_kernel);
         const auto seconds = [](const PricedTile& each) { return each.cost.seconds; };
         const double best = seconds(*std::ranges::min_element(list, {}, seconds));
         for (std::size_t i = 0; i < list.size(); ++i) sums[i] += std::pow(seconds(list[i]) / best - 1, 2);
@@ -118,7 +121,7 @@ hopper::Kernel hinted_choice(const std::vector<hopper::Kernel>& tiles, const Wor
 /// rows: tiles without a variant are priced. The time of the workspace does not change it either.
 hopper::Kernel model_choice(const Workload& work, const DeviceDescription& device) {
     const std::vector<hopper::Kernel> tiles = choices(work, device);
-    if (!work.hinted) return best_of(priced(tiles, work, device), last_stores_count(work)).tile;
+    if (!work.hinted) return best_of(priced(tiles, work, device, usual_kernel), last_stores_count(work)).tile;
     return hinted_choice(tiles, work, device);
 }
 
@@ -129,18 +132,15 @@ TileChoice with_general_tile(const hopper::Kernel& usual, const Workload& work, 
     std::erase_if(tiles,
                   [&](const hopper::Kernel& tile) { return tile.cluster.k_slices() != usual.cluster.k_slices(); });
     if (tiles.empty()) return {usual, usual};
-    std::vector<PricedTile> list;
-    list.reserve(tiles.size());
-    for (const hopper::Kernel& tile : tiles) list.push_back({tile, cost(tile, work, device)});
-    return {usual, best_of(list, last_stores_count(work)).tile};
+    return {usual, best_of(priced(tiles, work, device, std::identity{}), last_stores_count(work)).tile};
 }
 
 /// A tuned tile that cannot run here (another device's, or `invariant` forbids its split) is rejected as any other.
 void explain_tuned_row(const TunedRow& row, const Workload& work, const DeviceDescription& device,
                        Explanation& explanation) {
-    if (std::optional<Objection> objection = why_illegal(row.tile, work, device)) {
-        explanation.rejected.push_back(
-            {name(row.tile), objection->rule, fmt::format("tuned on {}: {}", row.date, objection->reason)});
+    if (std::optional<RejectedTile> rejected = why_illegal(row.tile, work, device)) {
+        rejected->reason = fmt::format("tuned on {}: {}", row.date, rejected->reason);
+        explanation.rejected.push_back(std::move(*rejected));
         return;
     }
     explanation.tuned_by = fmt::format("{}: {}", row.date, row.command);
@@ -173,11 +173,6 @@ Workload with_slices(Workload work, const DeviceDescription& device, const std::
 }
 
 }  // namespace
-
-bool last_stores_count(const Workload& work) {
-    constexpr double large_share = 0.05;
-    return !takes_sizes(work.grouping) && !work.adds_c && share_of_d(work) > large_share;
-}
 
 const PricedTile& best_of(const std::vector<PricedTile>& tiles, bool last_stores_count) {
     const auto time = [](const PricedTile& each) {
@@ -243,6 +238,51 @@ Explanation explain(const Problem& problem, const DeviceDescription& device, con
     if (const TunedRow* row = tuned_row(rows, device.name, work)) explain_tuned_row(*row, work, device, explanation);
     find_next_best(shapeless_kernel(work), explanation);
     return explanation;
+}
+
+TileChoice chosen_tiles(const Problem& problem, const GpuCall& call, const DeviceDescription& device) {
+    const Workload work = workload(problem, call);
+    require_support(work);
+    return choose_tiles(work, device, tuned_rows());
+}
+
+hopper::Kernel chosen_tile(const Problem& problem, const GpuCall& call, const DeviceDescription& device) {
+    return tile_of(chosen_tiles(problem, call, device), call.product);
+}
+
+std::vector<Plan> runnable_plans(const Problem& problem, const DeviceDescription& device) {
+    Explanation explanation = explain(problem, device);
+    if (!explanation.chosen) throw Error(std::move(explanation.unavailable));
+    std::vector<Plan> plans{*explanation.chosen};
+    std::ranges::copy_if(explanation.legal, std::back_inserter(plans),
+                         [&](const Plan& plan) { return plan.tile != explanation.chosen->tile; });
+    return plans;
+}
+
+hopper::Kernel runnable_tile(const PlannedTile& tile, const Problem& problem, const DeviceDescription& device) {
+    const Workload work = workload(problem);
+    require_support(work);
+    if (const auto rejected = why_illegal(tile, work, device)) {
+        throw Error(fmt::format("tile '{}': {}: {}", rejected->tile, rejected->rule, rejected->reason));
+    }
+    return device_tile(tile, shapeless_kernel(work));
+}
+
+std::vector<std::int64_t> k_splits(const hopper::Kernel& kernel, std::int64_t k) {
+    const hopper::Design tile = design_of(kernel);
+    const int k_blocks = static_cast<int>(ceil_div<std::int64_t>(k, tile.stage_k));
+    std::vector<std::int64_t> result;
+    for (int slice = 1; slice < tile.cluster.k_slices(); ++slice) {
+        result.push_back(std::int64_t{tile.stage_k} * hopper::k_slice_begin(tile, k_blocks, slice));
+    }
+    return result;
+}
+
+std::vector<std::int64_t> planned_k_splits(const Problem& problem, const DeviceDescription& device) {
+    const Workload work = workload(problem);
+    // Weights have the bits of packed ones, also if their codes are in an order that no kernel packs.
+    if (work.empty() || !without_kernels(work.asked).empty()) return {};
+    return k_splits(choose(work, device, tuned_rows()), work.k);
 }
 
 }  // namespace tilewright::planner

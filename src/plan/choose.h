@@ -1,11 +1,19 @@
-// Candidates, judged: the plan with the smallest cost, and everything that was not chosen.
+// Candidates, judged: the plan with the smallest cost, everything that was not chosen, and the words of `explain`. Also
+// what the runtime and tools ask for a problem: its tiles, and where the CPU's bit-exact arithmetic splits k.
 #pragma once
 
+#include <tilewright/plan.h>
+
+#include <cstdint>
 #include <vector>
 
+#include "hopper/description/kernel.h"
+#include "plan/call_plan.h"
+#include "plan/planned_tile.h"
 #include "plan/tuned.h"
 #include "plan/variant.h"
 #include "plan/workload.h"
+#include "problem/gpu_call.h"
 
 namespace tilewright::planner {
 
@@ -28,13 +36,7 @@ struct PricedTile {
 /// 1.005 to 1.02 chooses better than 1 (docs/experiments/014-fewest-bytes.md).
 inline constexpr double no_difference = 1.01;
 
-/// Whether the stores of the last tiles count where memory is the bound: D is a large part of the bytes. They do not
-/// count:
-/// - with C, because small tiles are slower than others then (docs/experiments/014-fewest-bytes.md);
-/// - for groups: if a few groups have all rows, compute is the bound, and small tiles are slow.
-bool last_stores_count(const Workload& work);
-
-/// The same where memory is the bound and `last_stores_count`: from 1.015 to 1.03 the choices are alike
+/// The same where memory is the bound and `last_stores_count` (cost.h): from 1.015 to 1.03 the choices are alike
 /// (docs/experiments/014-fewest-bytes.md).
 inline constexpr double no_difference_of_stores = 1.02;
 
@@ -47,5 +49,34 @@ const PricedTile& best_of(const std::vector<PricedTile>& tiles, bool last_stores
 
 /// The plan that runs `tile` in the variant for this call, whether it is legal or not.
 Plan plan_of(const hopper::Kernel& tile, const Workload& work, const DeviceDescription& device);
+
+/// The tiles of all calls that differ from this one only in addresses and alpha, if the caller names none. Throws Error
+/// if no tile can run.
+TileChoice chosen_tiles(const Problem& problem, const GpuCall& call, const DeviceDescription& device);
+
+/// The one of them that this call takes.
+hopper::Kernel chosen_tile(const Problem& problem, const GpuCall& call, const DeviceDescription& device);
+
+/// The planner's choice first, then every other legal candidate, fastest first by its prediction; only tiles that
+/// kernels can be compiled for. Throws Error where there is none.
+std::vector<Plan> runnable_plans(const Problem& problem, const DeviceDescription& device);
+
+/// The template parameters of the kernel for `tile`, without its variant. Throws Error with the reason if the tile is
+/// illegal for the problem.
+hopper::Kernel runnable_tile(const PlannedTile& tile, const Problem& problem, const DeviceDescription& device);
+
+/// Where a tile splits k: ascending multiples of the tile's k; none if it does not. The CPU's bit-exact arithmetic
+/// follows: cpu::ExactOptions::k_splits, check::judge.
+std::vector<std::int64_t> k_splits(const hopper::Kernel& tile, std::int64_t k);
+
+/// The splits of the tile that this device runs if the caller names none; none where no kernel supports the problem.
+std::vector<std::int64_t> planned_k_splits(const Problem& problem, const DeviceDescription& device);
+
+/// How operands, scales and D travel through a kernel, in words.
+KernelPath kernel_path(const KernelPlan& kernel);
+
+/// The operands that a call writes into its workspace before the product, with the reasons, in the order of the
+/// launches.
+std::vector<WorkspaceStep> workspace_steps(const GpuCall& call);
 
 }  // namespace tilewright::planner

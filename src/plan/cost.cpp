@@ -5,8 +5,9 @@
 #include <numeric>
 
 #include "hopper/description/design.h"
-#include "plan/loop.h"
+#include "plan/model.h"
 #include "plan/shipped_kernels.h"
+#include "problem/axes.h"
 #include "problem/canonical_order.h"
 
 namespace tilewright::planner {
@@ -32,15 +33,9 @@ double operand_bytes(const OperandRecipe& side, double rows, double k, double pr
     return values + row_count * k_count * bits(side.scales) / 8;
 }
 
-/// Bytes of the factors of expanded weights.
-double factor_bytes(const Workload& work, double rows) {
-    const auto& expansion = work.before.expand_b;
-    return expansion && expansion->has_factors ? rows * sizeof(float) : 0;
-}
-
 /// Bytes of D.
 double written_bytes(const Workload& work) {
-    return work.total_rows * static_cast<double>(work.columns) * bits(work.output) / 8;
+    return work.total_rows * static_cast<double>(work.columns) * bits(work.geometry.output) / 8;
 }
 
 std::int64_t whole(double value) { return static_cast<std::int64_t>(std::min(value, 0x1p62)); }
@@ -101,7 +96,7 @@ struct SplitRows {
 
 SplitRows split_rows(const Workload& work) {
     constexpr std::int64_t line = 128;
-    switch (std::gcd(work.k * bits(work.recipe.a.values) / 8, line)) {
+    switch (std::gcd(work.k * bits(work.geometry.a.recipe.values) / 8, line)) {
         case 128: return {};
         case 64: return {.of_chip = 1.101, .of_sm = 1.146};
         case 32: return {.of_chip = 1.305, .of_sm = 1.458};
@@ -141,7 +136,7 @@ double delivery_seconds(const CostInputs& inputs, const Filling& filled) {
 /// Clocks to store a tile of D from registers to L2. Includes reading C, unless a store warp loads it in advance.
 double store_clocks(const CostInputs& inputs) {
     const auto& [tile, work, device, model, over] = inputs;
-    const double output = bits(work.output) / 8.0;
+    const double output = bits(work.geometry.output) / 8.0;
     const bool of_f32_with_c = output == 4 && work.adds_c;
     const bool by_tma = of_f32_with_c ? has_f32_kernel(tile) || tile.groups == hopper::Groups::rows
                                       : output == 4 || tile.stores_by_tma(static_cast<int>(output));
@@ -170,7 +165,7 @@ struct Unit {
 Unit unit_of(const CostInputs& inputs) {
     const auto& [tile, work, device, model, over] = inputs;
     const Filling filled = filling(inputs);
-    const Loop per_block = loop(tile, filled.warpgroups, model);
+    const Loop per_block = loop(tile, model, filled.warpgroups);
     const double epilogue =
         model.epilogue_clocks + switch_clocks(tile, over.k_blocks) + store_clocks(inputs) * filled.busiest;
     Unit unit;
@@ -183,7 +178,7 @@ Unit unit_of(const CostInputs& inputs) {
     unit.delivery = over.k_blocks * delivery_seconds(inputs, filled);
     // Several warpgroups end a tile one after another, and the store of each delays the next tile's loads. Larger D was
     // not measured.
-    const bool hides = filled.warpgroups == 1 && bits(work.output) <= 16 && !work.adds_c;
+    const bool hides = filled.warpgroups == 1 && bits(work.geometry.output) <= 16 && !work.adds_c;
     unit.epilogue = hides ? model.exposed_epilogue * epilogue : epilogue;
     unit.last_epilogue = epilogue - unit.epilogue;
     return unit;
@@ -284,17 +279,24 @@ double reduction(const CostInputs& inputs) {
 }  // namespace
 
 double compulsory_bytes(const Workload& work) {
+    const Geometry& g = work.geometry;
     const double products = static_cast<double>(work.products);
     const double columns = static_cast<double>(work.columns);
     const bool shared_operands = is_k_grouped(work.grouping);
     const double a_rows = shared_operands ? static_cast<double>(work.rows) : work.total_rows;
     const double b_rows = shared_operands ? columns : products * columns;
-    return operand_bytes(work.recipe.a, a_rows, work.total_k, products) +
-           operand_bytes(work.recipe.b, b_rows, work.total_k, products) + factor_bytes(work, b_rows) +
-           written_bytes(work) * (work.adds_c ? 2 : 1) + work.bias_bytes;
+    const double k = static_cast<double>(g.k);
+    const auto& expansion = work.before.expand_b;
+    const double factor_bytes = expansion && expansion->has_factors ? b_rows * sizeof(float) : 0;
+    const double bias_bytes = g.bias ? products * columns * bits(g.addend()) / 8 : 0;
+    return operand_bytes(g.a.recipe, a_rows, k, products) + operand_bytes(g.b.recipe, b_rows, k, products) +
+           factor_bytes + written_bytes(work) * (work.adds_c ? 2 : 1) + bias_bytes;
 }
 
-double share_of_d(const Workload& work) { return written_bytes(work) / compulsory_bytes(work); }
+bool last_stores_count(const Workload& work) {
+    constexpr double large_share = 0.05;
+    return !takes_sizes(work.grouping) && !work.adds_c && written_bytes(work) / compulsory_bytes(work) > large_share;
+}
 
 Cost cost(const hopper::Kernel& kernel, const Workload& work, const DeviceDescription& device) {
     return cost(kernel, work, device, kernel.b.is_packed() ? packed_model : fitted_model);

@@ -18,7 +18,10 @@ Cost with_workspace(Cost cost, const Workload& work, const DeviceDescription& de
 /// Bytes that every implementation moves through HBM: operands, scales and C read once, D written once.
 double compulsory_bytes(const Workload& work);
 
-/// How much of them D is.
-double share_of_d(const Workload& work);
+/// Whether the stores of the last tiles count where memory is the bound: D is a large part of the bytes. They do not
+/// count:
+/// - with C, because small tiles are slower than others then (docs/experiments/014-fewest-bytes.md);
+/// - for groups: if a few groups have all rows, compute is the bound, and small tiles are slow.
+bool last_stores_count(const Workload& work);
 
 }  // namespace tilewright::planner

@@ -1,6 +1,6 @@
-#include "plan/explain_words.h"
-
+// The words of `explain`: a kernel, and what a call writes into its workspace first.
 #include "hopper/description/design.h"
+#include "plan/choose.h"
 #include "problem/canonical_order.h"
 
 namespace tilewright::planner {

@@ -1,5 +1,6 @@
 // Kernels without a shape: what the recipes of two operands decide. The order is the canonical one, so that a kernel
-// cannot differ from the arithmetic that the CPU executes.
+// cannot differ from the arithmetic that the CPU executes. Also which fields of a kernel have a meaning together,
+// whatever the call and the device; legality.h adds the rules that depend on these.
 #pragma once
 
 #include <tilewright/problem.h>
@@ -49,5 +50,14 @@ constexpr hopper::Kernel with_packed_weights(hopper::Kernel kernel) {
     kernel.b.form = hopper::Form::tiles;
     return kernel;
 }
+
+/// Whether a side's scales multiply the sum of each k-block, one per row.
+constexpr bool has_1x128_scales(const hopper::Side& side, ScaleUse use) {
+    return use == ScaleUse::chains && side.scale_rows == 1 && side.scale_k == 128;
+}
+
+/// Why the fields contradict each other, or null. No rule says which operands go together, because `kernel_class` takes
+/// both sides from a recipe.
+const char* contradiction(const hopper::Kernel& kernel);
 
 }  // namespace tilewright::planner

@@ -1,4 +1,5 @@
-#include "plan/kernel_rules.h"
+// The combinations of a kernel's fields that contradict each other, each with its reason.
+#include "plan/kernel_class.h"
 
 namespace tilewright::planner {
 

@@ -8,7 +8,7 @@
 
 #include "base/math.h"
 #include "hopper/description/design.h"
-#include "plan/kernel_rules.h"
+#include "plan/kernel_class.h"
 #include "plan/tile_distribution.h"
 #include "plan/variant.h"
 #include "problem/hopper_rules.h"
@@ -156,18 +156,20 @@ void require_support(const Workload& work) {
     if (std::vector<Finding> found = unsupported(work); !found.empty()) throw Error(std::move(found));
 }
 
-std::optional<Objection> why_illegal(const PlannedTile& tile, const Workload& work, const DeviceDescription& device) {
+std::optional<RejectedTile> why_illegal(const PlannedTile& tile, const Workload& work,
+                                        const DeviceDescription& device) {
     const hopper::Kernel kernel = device_tile(tile, shapeless_kernel(work));
-    const int k = design_of(kernel).stage_k;
-    if (tile.k != k) {
-        return Objection{"wgmma", fmt::format("{}x{}{}: a stage holds a k-block of {}, not {}", tile.shape.m,
-                                              tile.shape.n, tile.swap_ab ? " swapped" : "", k, tile.k)};
+    const hopper::Design design = design_of(kernel);
+    if (tile.k != design.stage_k) {
+        return RejectedTile{
+            name(tile), "wgmma",
+            fmt::format("{}: a stage holds a k-block of {}, not {}", block(design), design.stage_k, tile.k)};
     }
     return why_illegal(kernel, work, device);
 }
 
-std::optional<Objection> why_illegal(const hopper::Kernel& kernel, const Workload& work,
-                                     const DeviceDescription& device) {
+std::optional<RejectedTile> why_illegal(const hopper::Kernel& kernel, const Workload& work,
+                                        const DeviceDescription& device) {
     struct Rule {
         const char* name;
         Reason (*check)(const hopper::Design&, const Workload&, const DeviceDescription&);
@@ -183,7 +185,9 @@ std::optional<Objection> why_illegal(const hopper::Kernel& kernel, const Workloa
                                Rule{"k-grouped", groups_of_k}};
     const hopper::Design tile = design_of(kernel);
     for (const Rule& rule : rules) {
-        if (Reason reason = rule.check(tile, work, device)) return Objection{rule.name, std::move(*reason)};
+        if (Reason reason = rule.check(tile, work, device)) {
+            return RejectedTile{name(planned_tile(kernel)), rule.name, std::move(*reason)};
+        }
     }
     return std::nullopt;
 }

@@ -1,8 +1,9 @@
 // The tiles that are illegal. Each reason is stated once, in words with its numbers.
 #pragma once
 
+#include <tilewright/plan.h>
+
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "plan/planned_tile.h"
@@ -15,16 +16,11 @@ std::vector<Finding> unsupported(const Workload& work);
 /// Throws Error with these findings.
 void require_support(const Workload& work);
 
-struct Objection {
-    std::string rule;  // as RejectedTile has it
-    std::string reason;
-};
-
 /// Why this tile cannot be built, or not for this work on this device; nothing if it can.
-std::optional<Objection> why_illegal(const hopper::Kernel& kernel, const Workload& work,
-                                     const DeviceDescription& device);
+std::optional<RejectedTile> why_illegal(const hopper::Kernel& kernel, const Workload& work,
+                                        const DeviceDescription& device);
 
 /// The same for a tile that a person or a tuned row named, whose fields may contradict each other.
-std::optional<Objection> why_illegal(const PlannedTile& tile, const Workload& work, const DeviceDescription& device);
+std::optional<RejectedTile> why_illegal(const PlannedTile& tile, const Workload& work, const DeviceDescription& device);
 
 }  // namespace tilewright::planner

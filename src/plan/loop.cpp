@@ -1,7 +1,3 @@
-#include "plan/loop.h"
-
-#include <algorithm>
-
 // The clocks per k-block of each main loop.
 //
 // - Promoted loops: measured with this library's kernels on one H200, 2026-11-22. The difference in time x SM clock
@@ -9,6 +5,10 @@
 //   compares the results with this file.
 // - Other loops: synthetic loops, measured a day earlier. They were persistent, with operands from L2 by TMA and no
 //   epilogue.
+#include <algorithm>
+
+#include "plan/model.h"
+
 namespace tilewright::planner {
 namespace {
 
@@ -102,9 +102,6 @@ double decode_stall(const hopper::Design& tile) {
 /// - with 1x128 scales of A: 218, 228 and 282 for 16, 32 and twice 32 columns. Each number is promoted; scales of
 ///   columns are read in pairs;
 /// - with 1x32 scales of A, four times: 244 and 284 for 16 and 32 columns.
-///
-/// With 1x32 scales and NVFP4's two factors still separate the counts were 260, 277, 319, 501 and 590. They were for 8,
-/// 16, 32, four times 16 and twice 64 columns.
 double promoted_bf16_instructions(const hopper::Design& tile) {
     const bool steps = tile.loop == hopper::Loop::steps;
     const double decoding = steps ? 205 : 208, further_wgmmas = steps ? 32 : 31, promotions = steps ? 4 : 1;
@@ -115,12 +112,8 @@ double promoted_bf16_instructions(const hopper::Design& tile) {
 /// Weights that are packed for bf16. A warp has 173 (MXFP4) or 199 (NVFP4) instructions for 64 x 128 weights, counted
 /// in SASS. The SM's schedulers issue one per clock for each warpgroup in turn, other blocks' warpgroups included.
 ///
-/// One H200, 2026-11-24, an earlier order of codes with 216 and 282 instructions, clocks per k-block with four
-/// warpgroups:
-/// - MXFP4, 256 x 8, 48 and 64: 1183, 1467 and 1633;
-/// - NVFP4, 256x48: 1868.
-///
-/// This is 1.23 clocks per instruction, and half of the tensor cores' time is hidden.
+/// One H200, 2026-11-24, an earlier order of codes: 1.23 clocks per instruction, and half of the tensor cores' time is
+/// hidden.
 double bf16_decode_issue(const hopper::Design& tile, double tensor) {
     constexpr double mxfp4 = 173, nvfp4 = 199, clocks = 1.23, exposed = 0.5;
     const double decoded = tile.b.is_nvfp4() ? nvfp4 : mxfp4;
@@ -161,7 +154,7 @@ double switch_clocks(const hopper::Design& tile, double k_blocks) {
     return per_64_rows * tile.shape.m / hopper::wgmma_m * std::min(1.0, exposing / std::max(1.0, k_blocks));
 }
 
-Loop loop(const hopper::Design& tile, int warpgroups, const Model& model) {
+Loop loop(const hopper::Design& tile, const Model& model, int warpgroups) {
     const double tensor = tile.tensor_clocks();
     Loop result{.tensor_clocks = tensor, .stall_clocks = std::max(0.0, stall_clocks(tile, tensor)) + feed_stall(tile)};
     if (tile.b.is_packed() && tile.order.step == StepKind::bf16) result.issue_clocks = bf16_decode_issue(tile, tensor);
@@ -176,7 +169,7 @@ Loop loop(const hopper::Design& tile, int warpgroups, const Model& model) {
     } else if (tile.mma_b.scales_of_row > 0 && !tile.b.is_packed()) {
         result.energy += tile.mma_a.scales_of_row > 0 ? both_scales : column_scales;
     }
-    if (warpgroups < tile.shape.warpgroups) {
+    if (warpgroups != 0 && warpgroups < tile.shape.warpgroups) {
         result.tensor_clocks *= static_cast<double>(warpgroups) / tile.shape.warpgroups;
         // No other warpgroup multiplies while it promotes.
         if (warpgroups == 1) result.stall_clocks = model.lone_stall * result.tensor_clocks;

@@ -2,6 +2,8 @@
 // candidates. The clocks of the main loops are measured (src/plan/loop.cpp).
 #pragma once
 
+#include "hopper/description/design.h"
+
 namespace tilewright::planner {
 
 struct Model {
@@ -60,5 +62,20 @@ inline constexpr Model packed_model{.multicast_clocks = 80,
                                     .crowding = 0.01,
                                     .reduction_seconds = 1e-07,
                                     .peer_bytes_per_clock = 15.19};
+
+/// The main loop of a tile, for each k-block.
+struct Loop {
+    double tensor_clocks = 0;  // The tensor cores multiply.
+    double stall_clocks = 0;   // The tensor cores wait for barriers, promotion and scales.
+    double issue_clocks = 0;   // Part of the stall, where measured: instructions that blocks on one SM issue in turn.
+    double energy = 1;         // Energy per tensor clock with what belongs to it, over that of an unpromoted fp8 loop.
+};
+
+/// Where only some warpgroups of a tile have rows, `warpgroups` says how many; 0: all. The others load and multiply
+/// nothing.
+Loop loop(const hopper::Design& tile, const Model& model = fitted_model, int warpgroups = 0);
+
+/// Clocks between two tiles in addition to `Model::epilogue_clocks`: what kernels that decode weights do not overlap.
+double switch_clocks(const hopper::Design& tile, double k_blocks);
 
 }  // namespace tilewright::planner

@@ -35,7 +35,7 @@ PlannedTile planned_tile(const Plan& plan);
 
 /// `shapeless` with the tile of another kernel or of a plan.
 template <class Tile>
-hopper::Kernel device_tile(const Tile& tile, hopper::Kernel shapeless) {
+constexpr hopper::Kernel device_tile(const Tile& tile, hopper::Kernel shapeless) {
     shapeless.shape = tile.shape;
     shapeless.stages = tile.stages;
     shapeless.swap_ab = tile.swap_ab;

@@ -4,10 +4,10 @@
 #include <array>
 #include <iterator>
 #include <string_view>
+#include <utility>
 
 #include "hopper/description/design.h"
 #include "plan/kernel_class.h"
-#include "plan/kernel_rules.h"
 #include "plan/planned_tile.h"
 
 namespace tilewright::planner {
@@ -29,28 +29,15 @@ constexpr Kernel class_of(const OperandRecipe& a, const OperandRecipe& b,
     return kernel_class({a, b}, accumulation, Format::e4m3, Format::e4m3);
 }
 
-/// The calls of a column of the table below: a pair of scales, an accumulation, and one product or groups of rows.
-struct PackColumn {
-    Kernel scales;
-    Groups groups;
-};
-
 constexpr Kernel unpromoted = class_of(tensor, tensor, Accumulation::unpromoted);
 
-constexpr std::array pack_columns{
-    PackColumn{class_of(row, row), Groups::none},
-    PackColumn{class_of(row, row), Groups::rows},
-    PackColumn{unpromoted, Groups::none},
-    PackColumn{unpromoted, Groups::rows},
-    PackColumn{class_of(row_blocks, squares), Groups::none},
-    PackColumn{class_of(row_blocks, squares), Groups::rows},
-    PackColumn{class_of(row_blocks, row_blocks), Groups::none},
-    PackColumn{class_of(row_blocks, row_blocks), Groups::rows},
-};
+/// The classes of the table below. Each has two columns: for one product and for groups of rows.
+constexpr std::array pack_classes{class_of(row, row), unpromoted, class_of(row_blocks, squares),
+                                  class_of(row_blocks, row_blocks)};
 
 struct PackLine {
-    std::string_view tile;                                      // as `explain` names it
-    std::array<std::string_view, pack_columns.size()> kernels;  // the letters of `ShippedTile`
+    std::string_view tile;                                          // as `explain` names it
+    std::array<std::string_view, 2 * pack_classes.size()> kernels;  // the letters of `add_kernels`
 };
 
 // Operands along k. Stages are as many as shared memory allows.
@@ -103,19 +90,12 @@ constexpr PackLine pack_lines[] = {
 };
 // clang-format on
 
-/// A tile and its kernels that ship, as letters:
+/// Adds the kernels of a tile that ship, by their letters:
 /// - f: the kernels for one output: D of bf16, one for each order of 1x128 scales, and D of f32 where there is one;
 /// - p: the kernels for D of bf16 of pairs of blocks;
 /// - g: the general kernel.
-struct ShippedTile {
-    Kernel tile;
-    std::string_view kernels;
-};
-
-/// Adds the kernels of a tile that the letters name.
-void add_kernels(const ShippedTile& shipped, std::vector<Kernel>& list) {
-    const auto ships = [&](char letter) { return shipped.kernels.find(letter) != std::string_view::npos; };
-    Kernel tile = shipped.tile;
+void add_kernels(Kernel tile, std::string_view letters, std::vector<Kernel>& list) {
+    const auto ships = [&](char letter) { return letters.find(letter) != std::string_view::npos; };
     if (ships('g')) list.push_back(general_kernel(tile));
     tile.output = Output::bf16_by_tma;
     for (const bool along_k : {false, true}) {
@@ -130,35 +110,29 @@ void add_kernels(const ShippedTile& shipped, std::vector<Kernel>& list) {
     if (ships('f') && has_f32_kernel(tile)) list.push_back(f32_kernel(tile));
 }
 
+constexpr Kernel square{.shape = {.m = 128, .n = 128}, .stages = 5};
+
 /// Operands along their rows: weights as a forward pass has them (layout nn, dense and grouped), A of layout tt.
 void add_mn_major(std::vector<Kernel>& list) {
-    struct Weights {
-        hopper::Shape shape;
-        int stages;
-        Kernel scales;
+    constexpr std::pair<Kernel, Kernel> weights[] = {
+        // tile and class
+        {{.shape = {.m = 128, .n = 160}, .stages = 5, .swap_ab = true}, class_of(row, row)},
+        {{.shape = {.m = 128, .n = 256}, .stages = 3, .swap_ab = true}, unpromoted},
+        {{.shape = {.m = 128, .n = 128}, .stages = 5, .swap_ab = true}, class_of(row_blocks, squares)},
+        {{.shape = {.m = 256, .n = 128}, .stages = 3, .swap_ab = true}, class_of(row_blocks, squares)},
     };
-    constexpr Weights weights[] = {
-        {{.m = 128, .n = 160}, 5, class_of(row, row)},
-        {{.m = 128, .n = 256}, 3, class_of(tensor, tensor, Accumulation::unpromoted)},
-        {{.m = 128, .n = 128}, 5, class_of(row_blocks, squares)},
-        {{.m = 256, .n = 128}, 3, class_of(row_blocks, squares)},
-    };
-    for (const Weights& each : weights) {
-        Kernel tile = each.scales;
-        tile.shape = each.shape;
-        tile.stages = each.stages;
-        tile.swap_ab = true;
-        tile.b.form = hopper::Form::columns;
+    for (const auto& [tile, shapeless] : weights) {
+        Kernel kernel = device_tile(tile, shapeless);
+        kernel.b.form = hopper::Form::columns;
         for (const Groups groups : {Groups::none, Groups::rows}) {
-            tile.groups = groups;
-            add_kernels({tile, tile.shape.m == 256 ? "f" : "fg"}, list);
+            kernel.groups = groups;
+            add_kernels(kernel, tile.shape.m == 256 ? "f" : "fg", list);
         }
     }
-    for (Kernel tile : {class_of(row, row), class_of(row_blocks, squares)}) {
-        tile.shape = {.m = 128, .n = 128};
-        tile.stages = 5;
-        tile.a.form = hopper::Form::columns;
-        add_kernels({tile, "fg"}, list);
+    for (const Kernel& shapeless : {class_of(row, row), class_of(row_blocks, squares)}) {
+        Kernel kernel = device_tile(square, shapeless);
+        kernel.a.form = hopper::Form::columns;
+        add_kernels(kernel, "fg", list);
     }
 }
 
@@ -166,12 +140,12 @@ void add_mn_major(std::vector<Kernel>& list) {
 /// rest of few tiles. Epilogue scales: 128x256 was up to 9 % faster than 256x128 in three shapes of short k, and 0.7 %
 /// slower in one of f32 (docs/experiments/012-epilogue-scale-tiles.md).
 void add_groups_of_k(std::vector<Kernel>& list) {
-    constexpr TileShape wide{{.m = 128, .n = 256}, 3}, tall{{.m = 256, .n = 128}, 3}, square{{.m = 128, .n = 128}, 5};
-    const auto add = [&](const TileShape& tile, const OperandRecipe& a, const OperandRecipe& b, Groups groups,
-                         std::string_view kernels) {
-        Kernel kernel = with_shape(class_of(a, b), tile);
+    constexpr Kernel wide{.shape = {.m = 128, .n = 256}, .stages = 3}, tall{.shape = {.m = 256, .n = 128}, .stages = 3};
+    const auto add = [&](const Kernel& tile, const OperandRecipe& a, const OperandRecipe& b, Groups groups,
+                         std::string_view letters) {
+        Kernel kernel = device_tile(tile, class_of(a, b));
         kernel.groups = groups;
-        add_kernels({kernel, kernels}, list);
+        add_kernels(kernel, letters, list);
     };
     add(wide, row, row, Groups::k_aligned, "f");
     add(square, row, row, Groups::k_aligned, "fg");
@@ -213,15 +187,10 @@ constexpr PackedLine fp8_lines[] = {
     {"256x96x128 stages=5 swap", Groups::rows, "f", "f"},
 };
 
-struct PackedBf16Line {
-    std::string_view tile;
-    Groups groups;
-};
-
 // For bf16 only MXFP4's kernels for any output ship, because others would have the same mainloop. These tiles also
 // serve NVFP4, compiled on first use. They were compared with the best of 10 to 12 tiles each, for products of 1, 16
 // and 32 rows and 128 groups of 4. They are within 1.2 % (one H200, 2026-11-24).
-constexpr PackedBf16Line bf16_lines[] = {
+constexpr std::pair<std::string_view, Groups> bf16_lines[] = {
     {"64x16x128 stages=10 warpgroups=1 swap split=4", Groups::none},
     {"256x16x128 stages=9 warpgroups=4 swap split=4", Groups::none},
     {"256x32x128 stages=7 warpgroups=4 swap split=4", Groups::none},
@@ -246,15 +215,15 @@ Kernel packed_tile(std::string_view name, const OperandRecipe& activations, Grou
 /// product and of one for groups. The others are compiled on first use.
 void add_packed(std::vector<Kernel>& list) {
     for (const PackedLine& line : fp8_lines) {
-        add_kernels({packed_tile(line.tile, row, line.groups), line.rows}, list);
-        add_kernels({packed_tile(line.tile, row_blocks, line.groups), line.blocks}, list);
+        add_kernels(packed_tile(line.tile, row, line.groups), line.rows, list);
+        add_kernels(packed_tile(line.tile, row_blocks, line.groups), line.blocks, list);
     }
-    for (const PackedBf16Line& line : bf16_lines) add_kernels({packed_tile(line.tile, bf16, line.groups), "g"}, list);
+    for (const auto& [tile, groups] : bf16_lines) add_kernels(packed_tile(tile, bf16, groups), "g", list);
     for (const OperandRecipe& activations : {row, row_blocks}) {
         for (Kernel tile : {packed_tile("64x16x128 stages=10 warpgroups=1 swap split=4", activations, Groups::none),
                             packed_tile("256x32x128 stages=8 warpgroups=4 swap", activations, Groups::rows)}) {
             tile.wide_rows = true;
-            add_kernels({tile, "f"}, list);
+            add_kernels(tile, "f", list);
         }
     }
 }
@@ -262,9 +231,9 @@ void add_packed(std::vector<Kernel>& list) {
 void add_expanded(std::vector<Kernel>& list) {
     for (const Groups groups : {Groups::none, Groups::rows}) {
         for (const OperandRecipe& a : {row_blocks, row}) {
-            Kernel tile = with_shape(class_of(a, mxfp4), expanded_tile);
+            Kernel tile = device_tile(expanded_tile, class_of(a, mxfp4));
             tile.groups = groups;
-            add_kernels({tile, "g"}, list);
+            add_kernels(tile, "g", list);
         }
     }
 }
@@ -301,11 +270,11 @@ hopper::Kernel f32_kernel(hopper::Kernel tile) {
 
 std::vector<Kernel> shipped_kernels() {
     std::vector<Kernel> list;
-    for (std::size_t i = 0; i < pack_columns.size(); ++i) {
-        Kernel shapeless = pack_columns[i].scales;
-        shapeless.groups = pack_columns[i].groups;
+    for (std::size_t column = 0; column < 2 * pack_classes.size(); ++column) {
+        Kernel shapeless = pack_classes[column / 2];
+        shapeless.groups = column % 2 == 0 ? Groups::none : Groups::rows;
         for (const PackLine& line : pack_lines) {
-            add_kernels({device_tile(parse_tile(line.tile).value(), shapeless), line.kernels[i]}, list);
+            add_kernels(device_tile(parse_tile(line.tile).value(), shapeless), line.kernels[column], list);
         }
     }
     add_mn_major(list);

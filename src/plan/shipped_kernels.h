@@ -36,29 +36,14 @@ inline constexpr double most_mean_loss = 0.03, most_loss = 0.35;
 /// All different, e4m3 x e4m3 or x packed weights; the planner's favourites for each mode of scaling.
 std::vector<hopper::Kernel> shipped_kernels();
 
-/// A shape and the stages of its ring.
-struct TileShape {
-    hopper::Shape shape;
-    int stages;
-};
-
-/// The fastest tile of many rows, for expanded weights.
-inline constexpr TileShape expanded_tile{{.m = 128, .n = 256}, 3};
-
-/// The same for bf16 activations, with MXFP4 and NVFP4 weights: compiled on first use.
-inline constexpr TileShape expanded_bf16_tile{{.m = 128, .n = 256}, 3};
+/// The fastest tile of many rows, for expanded weights. For bf16 activations, with MXFP4 and NVFP4 weights, it is
+/// compiled on first use.
+inline constexpr hopper::Kernel expanded_tile{.shape = {.m = 128, .n = 256}, .stages = 3};
 
 /// The same for 1x32 scales, which promote four times as often: for expanded weights, and for operands in shared
 /// memory. There a warpgroup has 128 rows, which share the reads of column scales. Compiled on first use.
-inline constexpr TileShape expanded_step_tile{{.m = 128, .n = 128}, 5};
-inline constexpr TileShape step_tile{{.m = 256, .n = 64}, 4};
-
-/// The class of `kernel` in this shape.
-constexpr hopper::Kernel with_shape(hopper::Kernel kernel, const TileShape& tile) {
-    kernel.shape = tile.shape;
-    kernel.stages = tile.stages;
-    return kernel;
-}
+inline constexpr hopper::Kernel expanded_step_tile{.shape = {.m = 128, .n = 128}, .stages = 5};
+inline constexpr hopper::Kernel step_tile{.shape = {.m = 256, .n = 64}, .stages = 4};
 
 /// With as many stages as fit in shared memory, no more than it has.
 hopper::Kernel fitted(hopper::Kernel tile);

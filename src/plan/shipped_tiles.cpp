@@ -1,12 +1,14 @@
 #include "plan/shipped_tiles.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <optional>
+#include <span>
+#include <utility>
 
 #include "hopper/description/design.h"
 #include "plan/kernel_class.h"
-#include "plan/kernel_rules.h"
 #include "plan/planned_tile.h"
 #include "plan/shipped_kernels.h"
 
@@ -62,6 +64,28 @@ void add_new(const Kernel& kernel, std::vector<Kernel>& list) {
     if (std::ranges::find(list, kernel) == list.end()) list.push_back(kernel);
 }
 
+// Rows of a tile and its warpgroups. One or two warpgroups own 64 or 128 rows each; 192 rows take three (third best of
+// the promoted loops). Packed weights take four, each of which decodes 64 rows while the others multiply.
+constexpr std::array row_choices{std::pair{64, 1}, std::pair{128, 2}, std::pair{192, 3}, std::pair{256, 2}};
+constexpr std::pair packed_rows_choice{256, 4};
+constexpr std::array wide_columns{16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256};
+// Tokens on the tensor core's n: few of them, in steps that waste little.
+constexpr std::array token_columns{8, 16, 24, 32, 40, 48, 64, 72, 80, 88, 96, 104, 112, 128, 136, 160, 192};
+constexpr std::array stage_choices{3, 4, 5, 6, 7, 8, 9, 10, 12, 16};
+using enum hopper::ClusterUse;
+constexpr hopper::Cluster cluster_choices[] = {{},           {share_a, 2}, {share_b, 2},
+                                               {split_k, 2}, {split_k, 4}, {split_k, 8}};
+
+void add_variants(Kernel tile, std::vector<Kernel>& list) {
+    for (const hopper::Cluster& cluster : cluster_choices) {
+        for (const int stages : stage_choices) {
+            tile.cluster = cluster;
+            tile.stages = stages;
+            list.push_back(tile);
+        }
+    }
+}
+
 }  // namespace
 
 std::vector<Kernel> shipped_tiles(const Kernel& shapeless) {
@@ -69,7 +93,7 @@ std::vector<Kernel> shipped_tiles(const Kernel& shapeless) {
     for (const Kernel& shipped : all_shipped()) {
         if (const std::optional<Kernel> kernel = in_shape_of(shipped, shapeless)) add_new(*kernel, list);
     }
-    if (scales_steps(shapeless) && !shapeless.b.is_packed()) list.push_back(with_shape(shapeless, step_tile));
+    if (scales_steps(shapeless) && !shapeless.b.is_packed()) list.push_back(device_tile(step_tile, shapeless));
     return list;
 }
 
@@ -113,8 +137,25 @@ bool serves_general_calls(const Kernel& tile) {
 }
 
 std::vector<Kernel> expanded_tiles(const Kernel& shapeless) {
-    if (shapeless.order.step == StepKind::bf16) return {with_shape(shapeless, expanded_bf16_tile)};
-    return {with_shape(shapeless, scales_steps(shapeless) ? expanded_step_tile : expanded_tile)};
+    const bool bf16 = shapeless.order.step == StepKind::bf16;
+    return {device_tile(bf16 || !scales_steps(shapeless) ? expanded_tile : expanded_step_tile, shapeless)};
+}
+
+std::vector<Kernel> candidates(const Kernel& shapeless) {
+    std::vector<Kernel> list;
+    Kernel tile = shapeless;
+    std::vector rows(row_choices.begin(), row_choices.end());
+    if (shapeless.b.is_packed()) rows.push_back(packed_rows_choice);
+    for (const bool swap : {false, true}) {
+        tile.swap_ab = swap;
+        for (const auto& [m, warpgroups] : rows) {
+            for (const int n : swap ? std::span<const int>(token_columns) : wide_columns) {
+                tile.shape = {.m = m, .n = n, .warpgroups = warpgroups};
+                add_variants(tile, list);
+            }
+        }
+    }
+    return list;
 }
 
 }  // namespace tilewright::planner

@@ -1,4 +1,5 @@
-// The candidate tiles of a call: the shapes of the tiles in plan/shipped_kernels.h that serve its class of kernels.
+// The candidate tiles of a call: the shapes of the tiles in plan/shipped_kernels.h that serve its class of kernels, and
+// those that `explain` judges.
 #pragma once
 
 #include <vector>
@@ -27,5 +28,8 @@ std::vector<hopper::Kernel> unshipped_tiles(const hopper::Kernel& shapeless);
 
 /// The tiles for expanded weights. Tiles for 1x32 scales do not ship.
 std::vector<hopper::Kernel> expanded_tiles(const hopper::Kernel& shapeless);
+
+/// All that the planner considers, in this class: a fixed list, legal or not, so that `explain` can say why one is not.
+std::vector<hopper::Kernel> candidates(const hopper::Kernel& shapeless);
 
 }  // namespace tilewright::planner

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "hopper/schedule/dense.h"
-#include "plan/loop.h"
+#include "plan/model.h"
 
 namespace tilewright::planner {
 namespace {
@@ -96,7 +96,7 @@ void count_cheap_units(const hopper::Design& tile, const Workload& work, TileDis
 
 double relative_time(const hopper::Design& tile, int warpgroups) {
     const auto clocks = [&](int count) {
-        const Loop part = loop(tile, count);
+        const Loop part = loop(tile, fitted_model, count);
         return part.tensor_clocks + part.stall_clocks;
     };
     const double share = static_cast<double>(warpgroups) / tile.shape.warpgroups;
@@ -122,9 +122,9 @@ TileDistribution tile_distribution(const hopper::Design& tile, const Workload& w
     const int blocks_along_columns = columns / tile.d_columns;
     const int sms = usable_sms(work, device);
     TileDistribution result;
-    const RowTiles of_group = tile.groups == hopper::Groups::rows ? tiles_of_group(work, rows) : RowTiles{};
-    result.row_tiles =
-        tile.groups == hopper::Groups::rows ? of_group.mean : tiles_of(work.rows, rows) * blocks_along_rows;
+    const bool grouped = tile.groups == hopper::Groups::rows;
+    const RowTiles of_group = grouped ? tiles_of_group(work, rows) : RowTiles{};
+    result.row_tiles = grouped ? of_group.mean : tiles_of(work.rows, rows) * blocks_along_rows;
     result.column_tiles = tiles_of(work.columns, columns) * blocks_along_columns;
     result.tiles = static_cast<double>(work.products) * result.row_tiles * result.column_tiles;
     result.units = result.tiles * tile.cluster.k_slices();
@@ -134,10 +134,10 @@ TileDistribution tile_distribution(const hopper::Design& tile, const Workload& w
     result.sharing = sms == 0 ? 1 : std::max(1.0, std::min<double>(result.units, result.resident_blocks) / sms);
     result.full_units = result.units;
     result.rounds = result.resident_blocks == 0 ? 0 : std::ceil(result.units / result.resident_blocks);
-    if (tile.groups == hopper::Groups::rows && result.rounds > 0)
+    if (result.rounds == 0) return result;
+    if (grouped) {
         result.rounds = rounds_of_groups(work, of_group, result, tile.cluster.k_slices());
-    if (tile.groups != hopper::Groups::rows && result.rounds > 0 &&
-        takes_last_row_last(tile, static_cast<int>(work.rows))) {
+    } else if (takes_last_row_last(tile, static_cast<int>(work.rows))) {
         count_cheap_units(tile, work, result);
     }
     return result;

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "base/math.h"
-#include "plan/kernel_rules.h"
+#include "plan/kernel_class.h"
 #include "problem/hopper_rules.h"
 
 namespace tilewright::planner {

@@ -2,7 +2,7 @@
 
 #include <tilewright/plan.h>
 
-#include "plan/kernel_rules.h"
+#include "plan/kernel_class.h"
 #include "plan/shipped_kernels.h"
 #include "plan/tma.h"
 #include "plan/workload.h"

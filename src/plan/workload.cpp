@@ -38,7 +38,6 @@ void expect_sizes(const Geometry& g, Workload& work) {
     work.rows = g.m;
     work.columns = g.n;
     work.k = g.k;
-    work.total_k = static_cast<double>(g.k);
     if (groups_share_a_matrix(work.grouping)) {
         if (!expects_fewer_rows(g)) return expect_rows(g, work);
         work.products = std::min(g.groups, divide_up(g.m, group_alignment(g)));
@@ -57,8 +56,8 @@ void expect_sizes(const Geometry& g, Workload& work) {
 /// A tuned row for FP8 weights has no meaning for the bits of expanded weights.
 std::string key_of(const Geometry& g, const Workload& work) {
     const std::int64_t rows = expects_fewer_rows(g) ? g.expected_m * g.groups : g.m;
-    std::string key = fmt::format("{} {} {} m={} n={} k={}", name(work.grouping), name(work.recipe), name(work.output),
-                                  rows, g.n, g.k);
+    std::string key = fmt::format("{} {} {} m={} n={} k={}", name(work.grouping), name(Recipe{g.a.recipe, g.b.recipe}),
+                                  name(g.output), rows, g.n, g.k);
     if (work.grouping != Grouping::dense) key += fmt::format(" groups={}", g.groups);
     if (work.grouping == Grouping::m_grouped_masked && g.expected_m > 0)
         key += fmt::format(" expected_m={}", g.expected_m);
@@ -66,7 +65,7 @@ std::string key_of(const Geometry& g, const Workload& work) {
     if (order.a || order.b) key += fmt::format(" layout={}{}", order.a ? 't' : 'n', order.b ? 'n' : 't');
     if (g.b.packed.given) key += " packed";
     if (work.before.expand_b) key += " expanded";
-    if (work.accumulation != Accumulation::promoted) key += fmt::format(" accumulation={}", name(work.accumulation));
+    if (g.accumulation != Accumulation::promoted) key += fmt::format(" accumulation={}", name(g.accumulation));
     if (work.sm_limit > 0) key += fmt::format(" sms={}", work.sm_limit);
     return key;
 }
@@ -88,17 +87,11 @@ Workload workload(const Problem& problem, const GpuCall& call) {
     work.geometry = g;
     work.before = call.before;
     work.asked = hopper_call(call.geometry);
-    work.recipe = {g.a.recipe, g.b.recipe};
-    work.accumulation = problem.accumulation;
     work.grouping = problem.groups.grouping;
     work.reproducibility = problem.reproducibility;
-    work.output = g.output;
     work.adds_c = problem.c.given();
     work.sm_limit = problem.sm_limit;
     expect_sizes(g, work);
-    if (problem.bias.given()) {
-        work.bias_bytes = static_cast<double>(work.products) * static_cast<double>(work.columns) * bits(g.addend()) / 8;
-    }
     work.key = key_of(g, work);
     if (call.before.expand_b) {
         work.if_not_expanded = std::make_shared<const Workload>(workload(problem, without_expansion(call)));
@@ -108,7 +101,7 @@ Workload workload(const Problem& problem, const GpuCall& call) {
 
 hopper::Kernel shapeless_kernel(const Workload& work) {
     const Geometry& g = work.geometry;
-    hopper::Kernel kernel = kernel_class(work.asked.recipe, work.accumulation, g.a.recipe.values, g.b.recipe.values);
+    hopper::Kernel kernel = kernel_class(work.asked.recipe, g.accumulation, g.a.recipe.values, g.b.recipe.values);
     // The tile's candidates swap the operands or not.
     if (g.b.packed.given) kernel = with_packed_weights(kernel);
     kernel.swap_ab = false;

@@ -21,14 +21,10 @@ namespace tilewright::planner {
 struct Workload {
     /// As the caller gave it: for `unsupported`. The order of additions follows from its recipe.
     HopperCall asked{};
-    Recipe recipe;  // As the kernel multiplies it.
-    Accumulation accumulation = Accumulation::promoted;
     Grouping grouping = Grouping::dense;
     Reproducibility reproducibility = Reproducibility::repeatable;
-    Format output = Format::bf16;
-    bool adds_c = false;
-    double bias_bytes = 0;  // of all products; 0: no bias
-    bool hinted = false;    // masked: `rows` is the caller's expectation (tuned.h)
+    bool adds_c = false;  // Not a bias, which is the geometry's c too.
+    bool hinted = false;  // masked: `rows` is the caller's expectation (tuned.h)
     int sm_limit = 0;
     std::int64_t products = 1;  // Products that have any row of D.
     std::int64_t rows = 0;      // Rows per product.
@@ -36,7 +32,6 @@ struct Workload {
     std::int64_t k = 0;         // k per product.
     double padding = 0;         // Additional rows per group that are computed: row indices in blocks.
     double total_rows = 0;      // Rows of D, all products; exact where `rows` is an average.
-    double total_k = 0;         // k-grouped: k of all groups; otherwise k.
     Geometry geometry{};        // GpuCall::product: its addresses and strides decide the kernel's variant.
     WorkspacePlan before{};     // As in GpuCall. Its time does not change the choice.
     int k_slices = 0;           // Slices that a tile must have; 0: any.

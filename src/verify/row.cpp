@@ -11,7 +11,7 @@
 
 #include "check/gates.h"
 #include "cuda/runtime.h"
-#include "plan/k_splits.h"
+#include "plan/choose.h"
 #include "verify/gpu_case.h"
 #include "verify/shipped.h"
 

@@ -6,7 +6,7 @@
 #include "cuda/kernel_pack.h"
 #include "launch/kernels.h"
 #include "launch/preparation.h"
-#include "plan/runnable.h"
+#include "plan/choose.h"
 #include "plan/variant.h"
 #include "problem/gpu_call.h"
 

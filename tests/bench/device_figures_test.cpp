@@ -10,7 +10,7 @@
 #include "measure/probes.h"
 #include "output/temporary_folder.h"
 #include "plan/cost.h"
-#include "plan/loop.h"
+#include "plan/model.h"
 #include "plan/shipped_tiles.h"
 #include "plan/workload.h"
 

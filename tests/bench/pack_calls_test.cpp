@@ -7,7 +7,7 @@
 #include <set>
 
 #include "launch/kernels.h"
-#include "plan/runnable.h"
+#include "plan/choose.h"
 #include "plan/shipped_kernels.h"
 #include "plan/variant.h"
 #include "problem/geometry.h"

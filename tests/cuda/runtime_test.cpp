@@ -10,7 +10,7 @@
 #include "cuda/count_allocations.h"
 #include "cuda/gpu_problem.h"
 #include "cuda/probe.h"
-#include "plan/k_splits.h"
+#include "plan/choose.h"
 #include "problem/addresses.h"
 #include "problem/mixed_rows.h"
 #include "problem/packed_problem.h"

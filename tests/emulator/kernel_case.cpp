@@ -5,7 +5,7 @@
 #include "formats/packed_layout.h"
 #include "launch/kernels.h"
 #include "launch/launch.h"
-#include "plan/k_splits.h"
+#include "plan/choose.h"
 #include "plan/variant.h"
 
 #include <fmt/format.h>

@@ -3,7 +3,7 @@
 #include "cpu/exact/exact.h"
 #include "emulator/other_kernels.h"
 #include "launch/preparation.h"
-#include "plan/k_splits.h"
+#include "plan/choose.h"
 #include "plan/variant.h"
 #include "problem/expansion.h"
 

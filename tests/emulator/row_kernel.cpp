@@ -2,7 +2,7 @@
 
 #include "check/case.h"
 #include "gpu/tile_recipe.h"
-#include "plan/kernel_rules.h"
+#include "plan/kernel_class.h"
 #include "plan/shipped_kernels.h"
 #include "plan/variant.h"
 #include "plan/workload.h"

@@ -3,7 +3,7 @@
 #include "check/gates.h"
 #include "cpu/reference.h"
 #include "fuzz/random_case.h"
-#include "plan/k_splits.h"
+#include "plan/choose.h"
 
 #include <tilewright/error.h>
 #include <tilewright/run.h>

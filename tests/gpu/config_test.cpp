@@ -12,7 +12,7 @@
 #include "gpu/tile_recipe.h"
 #include "hopper/description/design.h"
 #include "launch/kernels.h"
-#include "plan/k_splits.h"
+#include "plan/choose.h"
 #include "tile_layout.h"
 
 namespace tilewright::test {

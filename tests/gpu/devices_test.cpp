@@ -7,7 +7,7 @@
 #include "gpu/gpu_case.h"
 #include "gpu/recipes.h"
 #include "output/temporary_folder.h"
-#include "plan/k_splits.h"
+#include "plan/choose.h"
 #include "plan/tsv.h"
 
 namespace tilewright::test {

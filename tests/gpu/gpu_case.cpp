@@ -12,7 +12,7 @@
 
 #include "cpu/exact/exact.h"
 #include "cuda/runtime.h"
-#include "plan/k_splits.h"
+#include "plan/choose.h"
 #include "problem/expansion.h"
 #include "problem/packed_problem.h"
 

@@ -15,7 +15,7 @@
 #include "cpu/exact/exact.h"
 #include "gpu/periodic.h"
 #include "measure/device.h"
-#include "plan/k_splits.h"
+#include "plan/choose.h"
 
 namespace tilewright::test {
 

@@ -18,7 +18,7 @@
 #include "launch/kernels.h"
 #include "launch/launch.h"
 #include "measure/device.h"
-#include "plan/k_splits.h"
+#include "plan/choose.h"
 #include "plan/variant.h"
 #include "tile_layout.h"
 

@@ -11,7 +11,7 @@
 #include "cpu/exact/exact.h"
 #include "formats/element.h"
 #include "gpu/recipes.h"
-#include "plan/k_splits.h"
+#include "plan/choose.h"
 #include "verify/gpu_case.h"
 
 namespace tilewright::test {

@@ -8,7 +8,7 @@
 #include "gpu/tile_recipe.h"
 #include "kernel_of_recipe.h"
 #include "launch/kernels.h"
-#include "plan/k_splits.h"
+#include "plan/choose.h"
 #include "tile_layout.h"
 
 namespace tilewright::test {

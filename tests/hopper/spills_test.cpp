@@ -15,7 +15,6 @@
 #include "kernel_of_recipe.h"
 #include "launch/kernels.h"
 #include "plan/kernel_class.h"
-#include "plan/kernel_rules.h"
 #include "plan/shipped_kernels.h"
 #include "plan/shipped_tiles.h"
 

@@ -6,7 +6,7 @@
 #include "hopper/arguments.h"
 #include "hopper/description/design.h"
 #include "launch/problems.h"
-#include "plan/runnable.h"
+#include "plan/choose.h"
 #include "problem/canonical_order.h"
 #include "problem/packed_problem.h"
 #include "problem/problem_sizes.h"

@@ -8,8 +8,6 @@
 #include <stdexcept>
 
 #include "plan/choose.h"
-#include "plan/explain_words.h"
-#include "plan/k_splits.h"
 #include "plan/problems.h"
 #include "problem/packed_problem.h"
 #include "problem/times_made.h"

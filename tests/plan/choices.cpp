@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <fstream>
 
+#include "plan/choose.h"
 #include "plan/planned_tile.h"
 #include "plan/random_problems.h"
 #include "plan/record_problems.h"
-#include "plan/runnable.h"
 #include "plan/variant.h"
 
 namespace tilewright::planner {

@@ -10,9 +10,7 @@
 #include <set>
 
 #include "hopper/description/design.h"
-#include "plan/candidates.h"
 #include "plan/choose.h"
-#include "plan/k_splits.h"
 #include "plan/legality.h"
 #include "plan/problems.h"
 #include "plan/shipped_tiles.h"

@@ -9,11 +9,11 @@
 
 #include "hopper/description/roles.h"
 #include "kernel_of_recipe.h"
-#include "plan/candidates.h"
 #include "plan/choose.h"
-#include "plan/kernel_rules.h"
+#include "plan/kernel_class.h"
 #include "plan/legality.h"
 #include "plan/problems.h"
+#include "plan/shipped_tiles.h"
 #include "plan/variant.h"
 #include "plan/workload.h"
 #include "problem/canonical_order.h"

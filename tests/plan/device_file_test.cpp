@@ -8,8 +8,8 @@
 #include <regex>
 
 #include "output/temporary_folder.h"
+#include "plan/choose.h"
 #include "plan/devices.h"
-#include "plan/k_splits.h"
 #include "plan/problems.h"
 #include "plan/tsv.h"
 

@@ -9,10 +9,8 @@
 #include "hopper/description/design.h"
 #include "plan/choose.h"
 #include "plan/cost.h"
-#include "plan/k_splits.h"
 #include "plan/kernel_class.h"
 #include "plan/legality.h"
-#include "plan/runnable.h"
 #include "plan/shipped_kernels.h"
 #include "problem/canonical_order.h"
 #include "problem/packed_problem.h"
@@ -79,7 +77,7 @@ TEST(ExpandedWeights, ArePlannedAsFp8WithAFactorForEachRow) {
     const ProblemSizes sizes = groups_of(4, 32768, 4096, 7168);
     const Workload work = workload(packed(sizes));
     ASSERT_TRUE(work.before.expand_b && work.if_not_expanded);
-    EXPECT_EQ(name(work.recipe), "1x128:e4m3");
+    EXPECT_EQ(name(Recipe{work.geometry.a.recipe, work.geometry.b.recipe}), "1x128:e4m3");
     EXPECT_EQ(shapeless_kernel(work).order.folded, Folded::b);
     EXPECT_EQ(shapeless_kernel(work).b,
               (hopper::Side{.values = hopper::ValueFormat::e4m3, .scale_rows = 1, .scale_k = 32}));
@@ -127,7 +125,7 @@ TEST(ExpandedWeights, AreFasterThanPackedOnes) {
             return plan_of(choose(each, h200(), {}), each, h200()).cost.seconds;
         };
         const double with = seconds(work), without = seconds(*work.if_not_expanded);
-        const double most = work.recipe.a.values == Format::bf16 ? 1.09 : 1.001;
+        const double most = work.geometry.a.recipe.values == Format::bf16 ? 1.09 : 1.001;
         EXPECT_LT(with, most * without) << work.key;
         ++expanded[name(sizes.recipe)];
     }
@@ -161,10 +159,12 @@ TEST(ExpandedWeights, HaveTheSplitsOfTheSameWeightsInOtherForms) {
 
 /// In multiples of 128, whatever a stage has of k.
 TEST(ExpandedWeights, OfBf16AreSplitWherePackedOnesAre) {
-    const TileShape shape{{.m = 64, .n = 64, .warpgroups = 1}, 4};
+    hopper::Kernel tile{.shape = {.m = 64, .n = 64, .warpgroups = 1}};
     const Recipe recipe = parse_recipe("bf16:mxfp4").value();
     const hopper::Kernel scales = kernel_class(recipe, Accumulation::promoted, Format::bf16, Format::bf16);
-    hopper::Kernel expanded = with_shape(scales, shape), packed = with_shape(with_packed_weights(scales), shape);
+    hopper::Kernel expanded = device_tile(tile, scales);
+    tile.swap_ab = true;
+    hopper::Kernel packed = device_tile(tile, with_packed_weights(scales));
     ASSERT_NE(design_of(expanded).stage_k, design_of(packed).stage_k);
     for (const int slices : {2, 4, 8}) {
         expanded.cluster = packed.cluster = {hopper::ClusterUse::split_k, slices};

@@ -1,5 +1,5 @@
 // Where k is split: by the tile's rule, and for a problem as its plan says.
-#include "plan/k_splits.h"
+#include "plan/choose.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,6 @@
 #include "formats/packed_layout.h"
 #include "hopper/description/design.h"
 #include "plan/problems.h"
-#include "plan/runnable.h"
 #include "plan/variant.h"
 #include "plan/workload.h"
 #include "problem/packed_problem.h"

@@ -1,6 +1,6 @@
 // The fields of a kernel that contradict each other. Each rule of plan/kernel_rules.cpp refuses a kernel that breaks
 // only this rule, with its sentence.
-#include "plan/kernel_rules.h"
+#include "plan/kernel_class.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // The main loop's model against the loops that were measured on an H200. These are this library's kernels (2026-11-22;
 // src/plan/loop.cpp has the method), and synthetic loops of k-blocks of 128.
-#include "plan/loop.h"
+#include "plan/model.h"
 
 #include <gtest/gtest.h>
 

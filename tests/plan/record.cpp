@@ -9,7 +9,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include "plan/candidates.h"
 #include "plan/choose.h"
 #include "plan/cost.h"
 #include "plan/legality.h"

@@ -1,5 +1,5 @@
 // What `explain` shows is what the runtime takes: every plan that it lists has a kernel.
-#include "plan/runnable.h"
+#include "plan/choose.h"
 
 #include <gtest/gtest.h>
 #include <tilewright/error.h>

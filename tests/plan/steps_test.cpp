@@ -10,8 +10,7 @@
 
 #include "hopper/description/design.h"
 #include "plan/choose.h"
-#include "plan/k_splits.h"
-#include "plan/kernel_rules.h"
+#include "plan/kernel_class.h"
 #include "plan/legality.h"
 #include "plan/problems.h"
 #include "plan/shipped_tiles.h"
