@@ -10,7 +10,7 @@ namespace tilewright::planner {
 
 /// A kernel for one product. The addresses, strides and alpha of the call decide what TMA can do.
 struct KernelPlan {
-    hopper::Design tile{};       // with its variant
+    hopper::Design tile;         // with its variant
     bool stores_by_tma = false;  // TMA stores D, and loads C where there is one.
     bool scales_by_tma = false;  // TMA loads all 1x128 scales; false where there are none.
 };
@@ -23,7 +23,7 @@ KernelPlan given_kernel(const Geometry& product, const hopper::Kernel& kernel);
 
 struct CallPlan {
     const GpuCall& call;  // It outlives the plan.
-    KernelPlan kernel{};
+    KernelPlan kernel;
 };
 
 /// `chosen`: the tiles for calls of this kind (choose.h).

@@ -1,5 +1,5 @@
 // Tensor maps: what TMA is told, and what is left to ordinary loads and stores.
-#include "launch/maps.h"
+#include "launch/launch.h"
 
 #include <gtest/gtest.h>
 
