@@ -1,14 +1,13 @@
-// The primitives of ptx.h for Hopper, in PTX. With ptx_barriers_sm90.h, ptx_tma_sm90.h and ptx_packed_sm90.h, this is
-// the only assembly of the matrix-product kernels. Each function is the instruction that its comment names. The PTX ISA
-// explains the operands.
+// The primitives of ptx.h for Hopper, in PTX: the only assembly of the matrix-product kernels. Each function is the
+// instruction that its comment names. The PTX ISA explains the operands.
 #pragma once
 
-#include "hopper/ptx/ptx_barriers_sm90.h"
-#include "hopper/ptx/ptx_packed_sm90.h"
-#include "hopper/ptx/ptx_tma_sm90.h"
+#include "hopper/ptx/ptx.h"
 #include "hopper/ptx/wgmma_generated.h"
 
 namespace tilewright::hopper {
+
+TILEWRIGHT_DEVICE u32 shared_address(const void* pointer) { return u32(__cvta_generic_to_shared(pointer)); }
 
 // ---- Who am I
 
@@ -76,6 +75,144 @@ TILEWRIGHT_DEVICE void sync_cluster() {
     wait_cluster();
 }
 
+// ---- mbarriers
+
+TILEWRIGHT_DEVICE void barrier_init(Barrier& barrier, int arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(&barrier)), "r"(arrivals) : "memory");
+}
+TILEWRIGHT_DEVICE void barrier_init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+TILEWRIGHT_DEVICE void barrier_arrive(Barrier& barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(&barrier)) : "memory");
+}
+// Without .release.cluster, with which multicast loops ran at half their rate. The arrival only signals that this warp
+// has read its stage, and no earlier write depends on that.
+TILEWRIGHT_DEVICE void barrier_arrive_peer(Barrier& barrier, int rank) {
+    asm volatile(
+        "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\n"
+        "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}" ::"r"(shared_address(&barrier)),
+        "r"(rank)
+        : "memory");
+}
+TILEWRIGHT_DEVICE void barrier_arrive_expect(Barrier& barrier, int bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(&barrier)), "r"(bytes)
+                 : "memory");
+}
+TILEWRIGHT_DEVICE bool barrier_test(Barrier& barrier, u32 parity) {
+    u32 complete;
+    asm volatile(
+        "{\n.reg .pred complete;\nmbarrier.test_wait.parity.shared::cta.b64 complete, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, complete;\n}"
+        : "=r"(complete)
+        : "r"(shared_address(&barrier)), "r"(parity)
+        : "memory");
+    return complete != 0;
+}
+// The hardware suspends the thread for a while before it answers no.
+TILEWRIGHT_DEVICE bool barrier_try(Barrier& barrier, u32 parity) {
+    u32 complete;
+    asm volatile(
+        "{\n.reg .pred complete;\nmbarrier.try_wait.parity.shared::cta.b64 complete, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, complete;\n}"
+        : "=r"(complete)
+        : "r"(shared_address(&barrier)), "r"(parity)
+        : "memory");
+    return complete != 0;
+}
+// The code after the first try is as short as possible. Code that looks at a clock or writes a report in the middle of
+// the main loop costs time even if it never runs (docs/hopper_lessons.md). An exit here makes ptxas serialise wgmma
+// (C7518), and a call would spill live registers.
+TILEWRIGHT_DEVICE void barrier_wait(Barrier& barrier, u32 parity, const Waiting& waiting) {
+    if (barrier_try(barrier, parity)) return;
+#pragma unroll 1
+    while (!barrier_try(barrier, parity)) {
+        if (!is_recorded(waiting.barrier)) {
+            if (--waiting.budget < 0) return;
+        } else {
+            if (waiting.budget < 0) return;
+            if (--waiting.budget < 0) waiting.budget = timed_out_at(waiting.barrier);
+        }
+    }
+}
+// Only the loop: ptxas moves it into the arithmetic that precedes it. It does not move a loop that has another exit
+// (docs/hopper_lessons.md).
+TILEWRIGHT_DEVICE void barrier_wait_watched(Barrier& barrier, u32 parity, BarrierName /*name*/, int /*stage*/) {
+    while (!barrier_try(barrier, parity)) {
+    }
+}
+TILEWRIGHT_DEVICE void barrier_reset(Barrier& barrier, int arrivals) {
+    asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(shared_address(&barrier)) : "memory");
+    barrier_init(barrier, arrivals);
+}
+
+// ---- TMA: boxes of tensors, and runs of bytes
+
+TILEWRIGHT_DEVICE void tma_prefetch(const TensorMap& map) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+TILEWRIGHT_DEVICE void tma_load(void* to, const TensorMap& map, Barrier& barrier, int x, int y, int z) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
+        "[%2];" ::"r"(shared_address(to)),
+        "l"(&map), "r"(shared_address(&barrier)), "r"(x), "r"(y), "r"(z)
+        : "memory");
+}
+/// The cache policy of data that is read or written once, which L2 evicts first. It is `L2::evict_first` for all of an
+/// access, as createpolicy.fractional encodes it (CUTLASS: TMA::CacheHintSm90::EVICT_FIRST). A function, because NVRTC
+/// puts each constant of a namespace into every kernel.
+constexpr u64 evict_first() { return 0x12F0000000000000; }
+TILEWRIGHT_DEVICE void tma_load_once(void* to, const TensorMap& map, Barrier& barrier, int x, int y, int z) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
+        "[%1, {%3, %4, %5}], [%2], %6;" ::"r"(shared_address(to)),
+        "l"(&map), "r"(shared_address(&barrier)), "r"(x), "r"(y), "r"(z), "l"(evict_first())
+        : "memory");
+}
+TILEWRIGHT_DEVICE void tma_load_multicast(void* to, const TensorMap& map, Barrier& barrier, int x, int y, int z,
+                                          u16 blocks) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+        "[%1, {%3, %4, %5}], [%2], %6;" ::"r"(shared_address(to)),
+        "l"(&map), "r"(shared_address(&barrier)), "r"(x), "r"(y), "r"(z), "h"(blocks)
+        : "memory");
+}
+TILEWRIGHT_DEVICE void tma_store(const TensorMap& map, const void* from, int x, int y, int z) {
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(&map),
+                 "r"(shared_address(from)), "r"(x), "r"(y), "r"(z)
+                 : "memory");
+}
+TILEWRIGHT_DEVICE void tma_store_once(const TensorMap& map, const void* from, int x, int y, int z) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.global.shared::cta.bulk_group.L2::cache_hint [%0, {%2, %3, %4}], [%1], %5;" ::"l"(
+            &map),
+        "r"(shared_address(from)), "r"(x), "r"(y), "r"(z), "l"(evict_first())
+        : "memory");
+}
+// tensormap.replace, on a copy in global memory. Strides are in bytes (PTX ISA, "tensormap.replace").
+TILEWRIGHT_DEVICE void write_tensor_map(TensorMap& to, const TensorMap& from, const void* base, int size, i64 stride) {
+#pragma unroll
+    for (int i = 0; i < 16; ++i) to.words[i] = from.words[i];
+    const u64 map = __cvta_generic_to_global(&to);
+    asm volatile("tensormap.replace.tile.global_address.global.b1024.b64 [%0], %1;" ::"l"(map), "l"(base) : "memory");
+    asm volatile("tensormap.replace.tile.global_dim.global.b1024.b32 [%0], 0, %1;" ::"l"(map), "r"(size) : "memory");
+    asm volatile("tensormap.replace.tile.global_stride.global.b1024.b64 [%0], 0, %1;" ::"l"(map), "l"(stride)
+                 : "memory");
+}
+TILEWRIGHT_DEVICE void fence_tensor_maps(const TensorMap& first, const TensorMap& second) {
+    asm volatile("fence.proxy.tensormap::generic.release.gpu;" ::: "memory");
+    asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(&first) : "memory");
+    asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(&second) : "memory");
+}
+TILEWRIGHT_DEVICE void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+TILEWRIGHT_DEVICE void tma_store_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+TILEWRIGHT_DEVICE void tma_store_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+TILEWRIGHT_DEVICE void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+TILEWRIGHT_DEVICE void bulk_load(void* to, const void* from, int bytes, Barrier& barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                     shared_address(to)),
+                 "l"(from), "r"(bytes), "r"(shared_address(&barrier))
+                 : "memory");
+}
+
 // ---- cp.async
 
 // Through L1 (.ca), because the neighbours in a sector are copied next. (.cg does not support 4 bytes.)
@@ -115,6 +252,11 @@ TILEWRIGHT_DEVICE void wgmma(float (&d)[n / 2], const u32 (&a_fragment)[4], Matr
 template <int n, ValueFormat a, ValueFormat b>
 TILEWRIGHT_DEVICE void wgmma(float (&d)[n / 2], const u32 (&a_fragment)[4], u64 b_rows, bool accumulate) {
     Wgmma<n>::template multiply<a, b>(d, a_fragment, b_rows, int(accumulate));
+}
+TILEWRIGHT_DEVICE void keep_order(int not_negative) {
+    // Looks like a change of the number. The compiler keeps only the first branch for a number that it knows.
+    asm volatile("" : "+r"(not_negative)::"memory");
+    while (not_negative < 0) pause(0);
 }
 template <int pending>
 TILEWRIGHT_DEVICE void wgmma_wait() {
@@ -306,6 +448,61 @@ TILEWRIGHT_DEVICE float from_f16(u16 code) {
     float value;
     asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(code));
     return value;
+}
+
+// ---- Packed weights: loads of values, and instructions that decode them
+
+TILEWRIGHT_DEVICE u32 load_shared(const u16& from) {
+    u16 half;
+    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(half) : "r"(shared_address(&from)));
+    return half;
+}
+TILEWRIGHT_DEVICE WordPair load_shared(const WordPair& from) {
+    WordPair pair;
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(pair.values[0]), "=r"(pair.values[1])
+                 : "r"(shared_address(&from)));
+    return pair;
+}
+TILEWRIGHT_DEVICE WordQuad load_shared(const WordQuad& from) {
+    WordQuad quad;
+    u32* v = quad.values;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
+                 : "r"(shared_address(&from)));
+    return quad;
+}
+// Lane 0's value: the compiler does not treat a value that depends on the lane as a constant.
+TILEWRIGHT_DEVICE u32 held_constant(u32 value) { return u32(from_lane(int(value) + lane_index(), 0)); }
+TILEWRIGHT_DEVICE u32 two_signed_bytes(u32 word, int first) {
+    u32 bytes;
+    asm("prmt.b32 %0, %1, %1, %2;" : "=r"(bytes) : "r"(word), "r"(0x9180U + u32(first) * 0x1111U));
+    return bytes;
+}
+TILEWRIGHT_DEVICE u32 top_bit_mask(u32 word, int byte) {
+    u32 mask;
+    asm("prmt.b32 %0, %1, %1, %2;" : "=r"(mask) : "r"(word), "r"(0x8888U + u32(byte) * 0x1111U));
+    return mask;
+}
+TILEWRIGHT_DEVICE u32 multiply_bytes(u32 a, u32 b) {
+    u32 sum;
+    asm("dp4a.u32.u32 %0, %1, %2, 0;" : "=r"(sum) : "r"(a), "r"(b));
+    return sum;
+}
+TILEWRIGHT_DEVICE u32 low_half_twice(u32 pair) {
+    u32 twice;
+    asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %1;\nmov.b32 %0, {low, low};\n}" : "=r"(twice) : "r"(pair));
+    return twice;
+}
+TILEWRIGHT_DEVICE u32 high_half_twice(u32 pair) {
+    u32 twice;
+    asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %1;\nmov.b32 %0, {high, high};\n}" : "=r"(twice) : "r"(pair));
+    return twice;
+}
+TILEWRIGHT_DEVICE u32 multiply_bf16(u32 a, u32 b) {
+    u32 product;
+    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+    return product;
 }
 
 template <class Shared>
