@@ -216,21 +216,11 @@ i64 nanoseconds() {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
         .count();
 }
-float load_global(const float* from) { return *from; }
-u8 load_global(const u8* from) { return *from; }
-u16 load_global(const u16* from) { return *from; }
-int load_global(const int* from) { return *from; }
-i64 load_global(const i64* from) { return *from; }
 IntQuad load_global(const IntQuad* from) { return *from; }
 void prefetch_global(const void* from) {
     Counts* const counts = machine().options().counts;
     if (counts != nullptr) counts->prefetched.insert(from);
 }
-void store_global(float* to, float value) { *to = value; }
-void store_global(u16* to, u16 value) { *to = value; }
-void store_global(u32* to, u32 value) { *to = value; }
-void store_global(u64* to, u64 value) { *to = value; }
-void store_global(Quad* to, Quad value) { *to = value; }
 
 u32 permute_bytes(u32 low, u32 high, u32 selector) {
     const u64 bytes = low | u64{high} << 32;

@@ -73,10 +73,6 @@ u32 f16_from_e5m2(u32 codes) { return f16_pair(formats::e5m2_fields, codes); }
 
 void pin(u32&) {}
 void pin(float&) {}
-u32 load_global(const u32* from) { return *from; }
-u64 load_global(const u64* from) { return *from; }
-void store_global(u8* to, u8 value) { *to = value; }
-void store_global(IntQuad* to, IntQuad value) { *to = value; }
 void raise_global(u32* to, u32 value) {
     if (*to < value) *to = value;
 }

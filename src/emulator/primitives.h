@@ -74,6 +74,15 @@ void registers_take() {
     emulator::take_registers(registers);
 }
 
+template <class T>
+T load_global(const T* from) {
+    return *from;
+}
+template <class T>
+void store_global(T* to, T value) {
+    *to = value;
+}
+
 template <class Shared>
 Shared& known_address(Shared& shared) {
     return shared;

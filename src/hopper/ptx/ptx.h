@@ -275,19 +275,13 @@ IntQuad load_fresh(const IntQuad* from);
 i64 nanoseconds();
 
 /// Loads data that are read-only for the whole kernel.
-float load_global(const float* from);
-u8 load_global(const u8* from);
-u16 load_global(const u16* from);
-int load_global(const int* from);
-i64 load_global(const i64* from);
+template <class T>
+T load_global(const T* from);
 IntQuad load_global(const IntQuad* from);
 /// Loads into the L2 cache.
 void prefetch_global(const void* from);
-void store_global(float* to, float value);
-void store_global(u16* to, u16 value);
-void store_global(u32* to, u32 value);
-void store_global(u64* to, u64 value);
-void store_global(Quad* to, Quad value);
+template <class T>
+void store_global(T* to, T value);
 
 /// prmt: byte i of the result is byte (selector >> 4 i) % 8 of `low` and `high` in turn. If the fourth bit of these is
 /// set, it is eight copies of that byte's top bit.

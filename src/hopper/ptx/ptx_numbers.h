@@ -33,10 +33,6 @@ u32 f16_from_e5m2(u32 codes);
 void pin(u32& word);
 void pin(float& number);
 
-u32 load_global(const u32* from);
-u64 load_global(const u64* from);
-void store_global(u8* to, u8 value);
-void store_global(IntQuad* to, IntQuad value);
 /// Atomically stores the larger of the two values.
 void raise_global(u32* to, u32 value);
 

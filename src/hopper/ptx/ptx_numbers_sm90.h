@@ -106,10 +106,6 @@ TILEWRIGHT_DEVICE u32 f16_from_e5m2(u32 codes) {
 TILEWRIGHT_DEVICE void pin(u32& word) { asm volatile("" : "+r"(word)::"memory"); }
 TILEWRIGHT_DEVICE void pin(float& number) { asm volatile("" : "+f"(number)::"memory"); }
 
-TILEWRIGHT_DEVICE u32 load_global(const u32* from) { return __ldg(from); }
-TILEWRIGHT_DEVICE u64 load_global(const u64* from) { return __ldg(from); }
-TILEWRIGHT_DEVICE void store_global(u8* to, u8 value) { *to = value; }
-TILEWRIGHT_DEVICE void store_global(IntQuad* to, IntQuad value) { *to = value; }
 TILEWRIGHT_DEVICE void raise_global(u32* to, u32 value) {
     asm volatile("red.relaxed.gpu.global.max.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(to)), "r"(value) : "memory");
 }

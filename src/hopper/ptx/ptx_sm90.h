@@ -405,21 +405,20 @@ TILEWRIGHT_DEVICE i64 nanoseconds() {
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
     return now;
 }
-TILEWRIGHT_DEVICE float load_global(const float* from) { return __ldg(from); }
-TILEWRIGHT_DEVICE u8 load_global(const u8* from) { return __ldg(from); }
-TILEWRIGHT_DEVICE u16 load_global(const u16* from) { return __ldg(from); }
-TILEWRIGHT_DEVICE int load_global(const int* from) { return __ldg(from); }
-TILEWRIGHT_DEVICE i64 load_global(const i64* from) { return __ldg(from); }
+// This and store_global are not TILEWRIGHT_DEVICE: NVRTC takes attributes of a template only where it is declared.
+template <class T>
+T load_global(const T* from) {
+    return __ldg(from);
+}
 TILEWRIGHT_DEVICE IntQuad load_global(const IntQuad* from) {
     const int4 quad = __ldg(reinterpret_cast<const int4*>(from));
     return {{quad.x, quad.y, quad.z, quad.w}};
 }
 TILEWRIGHT_DEVICE void prefetch_global(const void* from) { asm volatile("prefetch.global.L2 [%0];" ::"l"(from)); }
-TILEWRIGHT_DEVICE void store_global(float* to, float value) { *to = value; }
-TILEWRIGHT_DEVICE void store_global(u16* to, u16 value) { *to = value; }
-TILEWRIGHT_DEVICE void store_global(u32* to, u32 value) { *to = value; }
-TILEWRIGHT_DEVICE void store_global(u64* to, u64 value) { *to = value; }
-TILEWRIGHT_DEVICE void store_global(Quad* to, Quad value) { *to = value; }
+template <class T>
+void store_global(T* to, T value) {
+    *to = value;
+}
 
 // ---- Arithmetic
 
