@@ -28,9 +28,10 @@ struct Wgmma;
     asm volatile(TILEWRIGHT_WGMMA_TEXT(types, tail, n, list, fragment, fragment_b, fragment_p)             \\
                  : __VA_ARGS__ : "r"(a_rows[0]), "r"(a_rows[1]), "r"(a_rows[2]), "r"(a_rows[3]), "l"(b_rows), \\
                    "r"(accumulate))
-#define TILEWRIGHT_WGMMA_OF(from, n, ...)                                                                  \\
+#define TILEWRIGHT_WGMMA_OF(from, tail, n, ...)                                                            \\
     constexpr bool a_e4m3 = a == ValueFormat::e4m3, b_e4m3 = b == ValueFormat::e4m3;                               \\
-    if constexpr (a_e4m3 && b_e4m3) TILEWRIGHT_WGMMA_FROM_##from("k32.f32.e4m3.e4m3", "", n, __VA_ARGS__); \\
+    if constexpr (a == ValueFormat::bf16) TILEWRIGHT_WGMMA_FROM_##from("k16.f32.bf16.bf16", tail, n, __VA_ARGS__); \\
+    else if constexpr (a_e4m3 && b_e4m3) TILEWRIGHT_WGMMA_FROM_##from("k32.f32.e4m3.e4m3", "", n, __VA_ARGS__); \\
     else if constexpr (a_e4m3) TILEWRIGHT_WGMMA_FROM_##from("k32.f32.e4m3.e5m2", "", n, __VA_ARGS__);      \\
     else if constexpr (b_e4m3) TILEWRIGHT_WGMMA_FROM_##from("k32.f32.e5m2.e4m3", "", n, __VA_ARGS__);      \\
     else TILEWRIGHT_WGMMA_FROM_##from("k32.f32.e5m2.e5m2", "", n, __VA_ARGS__);
@@ -39,20 +40,12 @@ struct Wgmma;
     struct Wgmma<n> {                                                                                      \\
         template <ValueFormat a, ValueFormat b>                                                                    \\
         static TILEWRIGHT_DEVICE void multiply(float (&d)[n / 2], u64 a_rows, u64 b_rows, int accumulate) { \\
-            if constexpr (a == ValueFormat::bf16) {                                                            \\
-                TILEWRIGHT_WGMMA_FROM_SHARED("k16.f32.bf16.bf16", ", 0, 0", n, __VA_ARGS__);               \\
-            } else {                                                                                       \\
-                TILEWRIGHT_WGMMA_OF(SHARED, n, __VA_ARGS__)                                                \\
-            }                                                                                              \\
+            TILEWRIGHT_WGMMA_OF(SHARED, ", 0, 0", n, __VA_ARGS__)                                          \\
         }                                                                                                  \\
         template <ValueFormat a, ValueFormat b>                                                                    \\
         static TILEWRIGHT_DEVICE void multiply(float (&d)[n / 2], const u32 (&a_rows)[4], u64 b_rows,      \\
                                                int accumulate) {                                           \\
-            if constexpr (a == ValueFormat::bf16) {                                                            \\
-                TILEWRIGHT_WGMMA_FROM_REGISTERS("k16.f32.bf16.bf16", ", 0", n, __VA_ARGS__);               \\
-            } else {                                                                                       \\
-                TILEWRIGHT_WGMMA_OF(REGISTERS, n, __VA_ARGS__)                                             \\
-            }                                                                                              \\
+            TILEWRIGHT_WGMMA_OF(REGISTERS, ", 0", n, __VA_ARGS__)                                          \\
         }                                                                                                  \\
     };
 """

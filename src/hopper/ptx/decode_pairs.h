@@ -28,11 +28,6 @@ TILEWRIGHT_DEVICE u32 both_halves(u32 pair, int index) {
     return index == 0 ? low_half_twice(pair) : high_half_twice(pair);
 }
 
-/// Bytes `first` and `first` + 1 of a word, each in 16 bits.
-TILEWRIGHT_DEVICE u32 two_bytes(u32 word, int first) {
-    return permute_bytes(word, 0, 0x4040 + first + (first + 1) * 256);
-}
-
 /// The scales of two rows: MXFP4's four of 128 k-elements each, or NVFP4's of one box of k.
 struct ScaleWords {
     u32 values[2];
@@ -46,8 +41,9 @@ struct Bf16Scales;
 template <>
 struct Bf16Scales<32> {
     TILEWRIGHT_DEVICE Bf16Scales(const ScaleWords& rows, int box) {
+        const u32 two_bytes = 0x4140 + u32(box) * 0x0202;  // bytes 2 box and 2 box + 1, each in 16 bits
 #pragma unroll
-        for (int below = 0; below < 2; ++below) factors_[below] = two_bytes(rows.values[below], 2 * box) << 7;
+        for (int below = 0; below < 2; ++below) factors_[below] = permute_bytes(rows.values[below], 0, two_bytes) << 7;
     }
 
     /// Multiplies values of row `below` in the box's `step`-th 32 k-elements.

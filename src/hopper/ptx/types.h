@@ -55,14 +55,9 @@ constexpr const char* name_of(BarrierName name) {
 /// Whether a wait that times out records the barrier. This holds for barriers at which only producers wait. More code
 /// in the consumers' waits made calls up to 6.7 % slower even if it never ran (docs/experiments/003-waits.md).
 constexpr bool is_recorded(BarrierName barrier) {
-    switch (barrier) {
-        case BarrierName::staged:
-        case BarrierName::empty:
-        case BarrierName::epilogue_scales_empty:
-        case BarrierName::block_scales_empty:
-        case BarrierName::work_empty: return true;
-        default: return false;
-    }
+    return barrier == BarrierName::staged || barrier == BarrierName::empty ||
+           barrier == BarrierName::epilogue_scales_empty || barrier == BarrierName::block_scales_empty ||
+           barrier == BarrierName::work_empty;
 }
 
 /// The value of a thread's wait budget after a time-out at a recorded barrier. It is negative, and still has the name
