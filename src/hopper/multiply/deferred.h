@@ -49,13 +49,8 @@ TILEWRIGHT_DEVICE void multiply_deferring_blocks(Consumer<design>& c, Accumulato
         if (!begins_copy) scales.move_rows();
 #pragma unroll
         for (int subtile = 0; subtile < design.subtiles; ++subtile) {
-            pin(partial);
-            wgmma_fence();
-            feed.issue(c, partial, subtile, false);
-            wgmma_commit();
-            wgmma_wait<0>();
-            pin(partial);
-            feed.complete();
+            begin_product<design>(c, feed, partial, subtile);
+            finish_product<design>(feed, partial);
             scales.read_columns(c, subtile);
             scales.defer_columns(c, subtile);
             if (begins_copy && subtile % design.wgmmas_along_n == 0) {

@@ -44,6 +44,23 @@ TILEWRIGHT_DEVICE auto fragments_mma_b(const Consumer<design>& c, int subtile, i
     }
 }
 
+/// Issues a subtile's products of the stage `c.ring`, as one group.
+template <Design design>
+TILEWRIGHT_DEVICE void begin_product(Consumer<design>& c, Feed<design>& feed, Partial<design>& partial, int subtile) {
+    pin(partial);
+    wgmma_fence();
+    feed.issue(c, partial, subtile, false);
+    wgmma_commit();
+}
+
+/// Waits for all products, so that `partial` can be promoted.
+template <Design design>
+TILEWRIGHT_DEVICE void finish_product(Feed<design>& feed, Partial<design>& partial) {
+    wgmma_wait<0>();
+    pin(partial);
+    feed.complete();
+}
+
 /// mma A of a box of k, in the form that wgmma takes from registers.
 template <Design design>
 struct Fragments {

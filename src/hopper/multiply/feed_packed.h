@@ -55,7 +55,7 @@ struct StagedCodes<true> {
           place_(int(from - first) + (warp * warp_rows + lane / 4) * raw_row_bytes + lane / 8 * 16 + lane % 4 * 2),
           positive_(held_constant(positive_codes)) {}
     TILEWRIGHT_DEVICE RawWord operator()(int step, int row) const {
-        const u8* const from = first_ + (place_ ^ step * 16) + row * (8 * raw_row_bytes);
+        const u8* const from = first_ + (place_ ^ step * 16) + row * (warp_rows / 2 * raw_row_bytes);
         return {
             {load_shared(reinterpret_cast<const u16&>(from[0])), load_shared(reinterpret_cast<const u16&>(from[8]))},
             positive_};

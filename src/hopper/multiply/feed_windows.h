@@ -32,26 +32,23 @@ struct WindowExponents {
 };
 
 /// The data that follow the values and scales of 64 rows: the number of windows and their exponents.
+TILEWRIGHT_DEVICE const u8* windows_begin(const StagedWeights& rows) {
+    return rows.scales + packed_rows * (packed_k / step_k);
+}
+
+/// The number of windows as stored, the same in all warps of a warpgroup.
+TILEWRIGHT_DEVICE u32 window_count(const StagedWeights& rows) {
+    return u32(same_in_warp(load_shared(*reinterpret_cast<const int*>(windows_begin(rows)))));
+}
+/// Tiles after the last tile of B are not loaded. Their count may be anything, and is clamped.
+TILEWRIGHT_DEVICE int last_window(u32 count) { return int(min(count - 1, u32(most_windows - 1))); }
+
 template <Design design>
-struct WindowsOfRows {
-    TILEWRIGHT_DEVICE static const u8* begin(const StagedWeights& rows) {
-        return rows.scales + packed_rows * (packed_k / design.b.scale_k);
-    }
-
-    /// The number of windows as stored, the same in all warps of a warpgroup.
-    TILEWRIGHT_DEVICE static u32 count(const StagedWeights& rows) {
-        return u32(same_in_warp(load_shared(*reinterpret_cast<const int*>(begin(rows)))));
-    }
-    /// Tiles after the last tile of B are not loaded. Their count may be anything, and is clamped.
-    TILEWRIGHT_DEVICE static int last(u32 count) { return int(min(count - 1, u32(most_windows - 1))); }
-
-    TILEWRIGHT_DEVICE static WindowExponents exponents(const Consumer<design>& c, const StagedWeights& rows,
-                                                       int window) {
-        const u8* const first = begin(rows) + windows_head_bytes + window * packed_window_bytes;
-        const int pair = pair_of_rows(c);  // two pairs share a word
-        return {u32(load_shared(reinterpret_cast<const int*>(first)[pair / 2])) >> pair % 2 * 16};
-    }
-};
+TILEWRIGHT_DEVICE WindowExponents window_exponents(const Consumer<design>& c, const StagedWeights& rows, int window) {
+    const u8* const first = windows_begin(rows) + windows_head_bytes + window * packed_window_bytes;
+    const int pair = pair_of_rows(c);  // two pairs share a word
+    return {u32(load_shared(reinterpret_cast<const int*>(first)[pair / 2])) >> pair % 2 * 16};
+}
 
 /// The scales without the window numbers.
 TILEWRIGHT_DEVICE CodeScales without_windows(const CodeScales& scales) {

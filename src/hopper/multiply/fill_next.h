@@ -53,10 +53,10 @@ struct NoWindows {
                                           Feed<design>& /*feed*/, Feed<design>& /*spare*/, Partial<design>& /*partial*/,
                                           PromotionScales<design>& /*scales*/, int /*half*/) {}
 
-    TILEWRIGHT_DEVICE void promote_last(const Consumer<design>& /*consumer*/, Accumulators<design>& accumulators,
-                                        const Partial<design>& partial, const PromotionScales<design>& scales,
-                                        int subtile) const {
-        promote<design>(accumulators[subtile], partial, scales, subtile, {});
+    TILEWRIGHT_DEVICE void promote(const Consumer<design>& /*consumer*/, float (&sums)[design.wgmma_n / 2],
+                                   const Partial<design>& partial, const PromotionScales<design>& scales, int subtile,
+                                   bool /*is_last*/) const {
+        hopper::promote<design>(sums, partial, scales, subtile, {});
     }
 };
 
@@ -102,7 +102,7 @@ TILEWRIGHT_DEVICE void multiply_and_fill(Consumer<design>& c, Accumulators<desig
         pin(partial);
         if (turn > Order::last() - Order::halves()) feed.complete();
         if (ends) c.release(stage);
-        windows.promote_last(c, accumulators, partial, scales, subtile);
+        windows.promote(c, accumulators[subtile], partial, scales, subtile, true);
     }
 }
 

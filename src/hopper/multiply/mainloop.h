@@ -33,10 +33,7 @@ TILEWRIGHT_DEVICE void multiply_k_block(Consumer<design>& c, Accumulators<design
     for (int subtile = 0; subtile < design.subtiles; ++subtile) {
         scales.read_columns(c, subtile);
         if constexpr (rows_first) scales.read_rows(c, stage, subtile);
-        pin(partial);
-        wgmma_fence();
-        feed.issue(c, partial, subtile, false);
-        wgmma_commit();
+        begin_product<design>(c, feed, partial, subtile);
         if (subtile == 0 && (place.first || (by_four && k_block_in_copy == 0))) {
             next_block_scales(c, k_block);
             scales.read_blocks(c, k_block);
@@ -46,9 +43,7 @@ TILEWRIGHT_DEVICE void multiply_k_block(Consumer<design>& c, Accumulators<design
         if (!rows_first && k_block_in_copy == 0 && subtile % design.wgmmas_along_n == 0)
             scales.read_rows(c, stage, subtile);
         scales.multiply(subtile, k_block_in_copy);
-        wgmma_wait<0>();
-        pin(partial);
-        feed.complete();
+        finish_product<design>(feed, partial);
         // Ahead of the promotion, so that the stage's refill starts earlier.
         if (subtile == design.subtiles - 1) c.release_previous();
         promote<design>(accumulators[subtile], partial, scales, subtile, place);
@@ -91,14 +86,9 @@ TILEWRIGHT_DEVICE void multiply_one_subtile(Consumer<design>& c, Accumulators<de
     c.wait_full();
     scales.read_columns(c, 0);
     scales.read_rows(c, stage, 0);
-    pin(partial);
-    wgmma_fence();
-    feed.issue(c, partial, 0, false);
-    wgmma_commit();
+    begin_product<design>(c, feed, partial, 0);
     scales.multiply(0, 0);
-    wgmma_wait<0>();
-    pin(partial);
-    feed.complete();
+    finish_product<design>(feed, partial);
     c.release(stage);
     c.ring.advance();
     if (ends_four && k_block + 1 < c.k_blocks) next_block_scales(c, k_block + 1);
@@ -131,15 +121,6 @@ TILEWRIGHT_DEVICE void multiply_in_fours(Consumer<design>& c, Accumulators<desig
     release_block_scales(c);
 }
 
-template <Design design>
-TILEWRIGHT_DEVICE void multiply_promoted(Consumer<design>& c, Accumulators<design>& accumulators) {
-    if constexpr (design.loop == Loop::in_fours) {
-        multiply_in_fours<design>(c, accumulators);
-    } else {
-        multiply_after_first<design>(c, accumulators, [](int) {});
-    }
-}
-
 // ---- The choice
 
 /// The loops with partial sums of 128 k-elements; at least one k-block.
@@ -149,8 +130,10 @@ TILEWRIGHT_DEVICE void multiply_blocks(Consumer<design>& c, Accumulators<design>
         multiply_two_partials<design>(c, accumulators, [](int) {});
     } else if constexpr (design.loop == Loop::filling_next) {
         multiply_filling_next<design>(c, accumulators, NoWindows<design>());
+    } else if constexpr (design.loop == Loop::in_fours) {
+        multiply_in_fours<design>(c, accumulators);
     } else {
-        multiply_promoted<design>(c, accumulators);
+        multiply_after_first<design>(c, accumulators, [](int) {});
     }
 }
 

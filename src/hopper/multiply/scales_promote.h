@@ -25,6 +25,17 @@ TILEWRIGHT_DEVICE void next_block_scales(Consumer<design>& c, int k_block) {
     }
 }
 
+/// Loads the scales of a lane's columns. `first` is the scale of the first one.
+template <int count>
+TILEWRIGHT_DEVICE void load_columns(float (&columns)[count], const float* first) {
+#pragma unroll
+    for (int j = 0; j < count / 2; ++j) {
+        const Pair pair = load_shared(*reinterpret_cast<const Pair*>(first + j * 8));
+        columns[2 * j] = pair.x;
+        columns[2 * j + 1] = pair.y;
+    }
+}
+
 /// The scales of a subtile: the scale of A times the scale of B, each product rounded once. If B's scale does not vary
 /// along k, only the scale of A. Scales of 128x128 blocks differ by operand. Those of B differ between blocks of
 /// columns; with swap-AB they are the same for all that a warpgroup multiplies. Those of A are read like 1x128 scales.
@@ -93,19 +104,7 @@ struct PromotionScales {
 
     TILEWRIGHT_DEVICE void read_columns(const Consumer<design>& c, int subtile) {
         if constexpr (design.mma_b.scales_of_row > 0) {
-            const float* first = c.shared.mma_b_scales[c.ring.stage] + subtile % design.wgmmas_along_n * columns();
-            read_columns_from(first + c.lane % 4 * 2);
-        }
-    }
-
-    /// `first`: the scale of the lane's first column.
-    TILEWRIGHT_DEVICE void read_columns_from(const float* first) {
-        constexpr int pairs = columns() / 8;
-#pragma unroll
-        for (int j = 0; j < pairs; ++j) {
-            const Pair pair = load_shared(*reinterpret_cast<const Pair*>(first + j * 8));
-            column[2 * j] = pair.x;
-            column[2 * j + 1] = pair.y;
+            load_columns(column, c.shared.mma_b_scales[c.ring.stage] + first_column(c, subtile));
         }
     }
 
@@ -163,8 +162,8 @@ struct PromotionScales {
             if constexpr (deferring) defer_rows(c, half);
         }
         if (design.mma_b.scales_of_row > 0 && half == 0) {
-            const float* first = c.shared.mma_b_scales[stage] + step * round_up(design.shape.n, 32) + part * columns();
-            read_columns_from(first + c.lane % 4 * 2);
+            const float* const of_columns = c.shared.mma_b_scales[stage] + step * round_up(design.shape.n, 32);
+            load_columns(column, of_columns + first_column(c, subtile));
             if constexpr (deferring && design.feed != FeedKind::windowed) defer_columns(c, subtile);
         }
     }

@@ -31,7 +31,7 @@ struct StepFeed {
     /// Loads the values of the stage `c.ring`.
     TILEWRIGHT_DEVICE void begin_k_block(const Consumer<design>& c) {
         rows = staged_weights(c, 0);
-        if constexpr (windowed) last_window_ = WindowsOfRows<design>::last(WindowsOfRows<design>::count(rows));
+        if constexpr (windowed) last_window_ = last_window(window_count(rows));
         window = 0;
         codes_ = staged_codes(c, rows);
         scales_ = CodeScales::load(c, rows);
@@ -172,7 +172,7 @@ struct StepPromotion<design, deferring, true> {
     /// Takes the feed's window while its stage is still in the ring.
     TILEWRIGHT_DEVICE void take(const Consumer<design>& c, const StepFeed<design>& feed) {
         counts_ = any_wide_ || feed.window == 0;
-        if (any_wide_) exponents_ = WindowsOfRows<design>::exponents(c, feed.rows, feed.window);
+        if (any_wide_) exponents_ = window_exponents(c, feed.rows, feed.window);
     }
 
     TILEWRIGHT_DEVICE void operator()(const Consumer<design>& c, float (&sums)[design.wgmma_n / 2],

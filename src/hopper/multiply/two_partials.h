@@ -21,10 +21,7 @@ struct InFlight {
 template <Design design>
 TILEWRIGHT_DEVICE void issue(Consumer<design>& c, InFlight<design>& block) {
     c.wait_full();
-    pin(block.partial);
-    wgmma_fence();
-    block.feed.issue(c, block.partial, 0, false);
-    wgmma_commit();
+    begin_product<design>(c, block.feed, block.partial, 0);
 }
 
 /// Reads the scales of the k-block in `c.ring`.

@@ -8,7 +8,6 @@
 #include "hopper/block/ring.h"
 #include "hopper/multiply/feed_bf16.h"
 #include "hopper/multiply/unpromoted.h"
-#include "hopper/multiply/wide_flags.h"
 
 namespace tilewright::hopper {
 
@@ -83,7 +82,11 @@ private:
         }
         finish(partial);
         const int half = half_of(subtile);
-        const Pair scales = scales_of(half, block);
+        // A tile stores the ue8m0 scales of wide rows unchanged.
+        const u8* const from = staged_bf16_tile(c_, subtile) + packed_code_bytes;
+        const WordPair codes = load_shared(reinterpret_cast<const WordPair*>(from)[pair_of_rows(c_)]);
+        const Pair scales{formats::decode_ue8m0(codes.values[0] >> 8 * block & 0xFF),
+                          formats::decode_ue8m0(codes.values[1] >> 8 * block & 0xFF)};
 #pragma unroll
         for (int i = 0; i < (design.wgmma_n / 2); ++i) {
             const float scale = i % 4 < 2 ? scales.x : scales.y;
@@ -96,14 +99,6 @@ private:
         wgmma_wait<0>();
         pin(d);
         feed_.complete();
-    }
-
-    /// The scales of a lane's two rows for 32 k-elements. A tile stores the ue8m0 scales of wide rows unchanged.
-    TILEWRIGHT_DEVICE Pair scales_of(int half, int block) const {
-        const u8* const from = staged_bf16_tile(c_, half * design.wgmmas_along_n) + packed_code_bytes;
-        const WordPair codes = load_shared(reinterpret_cast<const WordPair*>(from)[pair_of_rows(c_)]);
-        return {formats::decode_ue8m0(codes.values[0] >> 8 * block & 0xFF),
-                formats::decode_ue8m0(codes.values[1] >> 8 * block & 0xFF)};
     }
 
     Consumer<design>& c_;

@@ -12,7 +12,6 @@
 #include "hopper/multiply/feed_windows.h"
 #include "hopper/multiply/fill_next.h"
 #include "hopper/multiply/scales_promote.h"
-#include "hopper/multiply/wide_flags.h"
 
 namespace tilewright::hopper {
 
@@ -21,18 +20,12 @@ namespace tilewright::hopper {
 template <Design design>
 struct TokenScales {
     TILEWRIGHT_DEVICE TokenScales(const Consumer<design>& c, const PromotionScales<design>& scales, int subtile) {
-        const int first = subtile % design.wgmmas_along_n * design.wgmma_n + c.lane % 4 * 2;
+        if constexpr (design.mma_b.scales_of_row > 0) {
 #pragma unroll
-        for (int j = 0; j < design.wgmma_n / 8; ++j) {
-            Pair pair;
-            if constexpr (design.mma_b.scales_of_row > 0) {
-                pair = {scales.column[2 * j], scales.column[2 * j + 1]};
-            } else {
-                const float* const from = &c.shared.column_scales[c.epilogue_scales.stage][first + j * 8];
-                pair = load_shared(*reinterpret_cast<const Pair*>(from));
-            }
-            column[2 * j] = pair.x;
-            column[2 * j + 1] = pair.y;
+            for (int i = 0; i < design.wgmma_n / 4; ++i) column[i] = scales.column[i];
+        } else {
+            const int first = PromotionScales<design>::first_column(c, subtile);
+            load_columns(column, &c.shared.column_scales[c.epilogue_scales.stage][first]);
         }
     }
 
@@ -84,9 +77,7 @@ TILEWRIGHT_DEVICE void multiply_held(Consumer<design>& c, Feed<design>& feed, Pa
     pin(partial);
     feed.issue_held(c, partial, subtile, false);
     wgmma_commit();
-    wgmma_wait<0>();
-    pin(partial);
-    feed.complete();
+    finish_product<design>(feed, partial);
 }
 
 /// The extra work of fill_next.h's loop in warpgroups with wide rows. `deferring`: rows of tokens leave powers of two
@@ -104,7 +95,7 @@ public:
         begin(c, half);
     }
     TILEWRIGHT_DEVICE void begin(const Consumer<design>& c, int half) {
-        count_ = WindowsOfRows<design>::count(staged_weights(c, half));
+        count_ = window_count(staged_weights(c, half));
     }
 
     /// Multiplies and promotes all windows except the last. `feed` then holds only the values of the last window.
@@ -123,7 +114,7 @@ public:
                                           Partial<design>& partial, PromotionScales<design>& scales, int half,
                                           const Take& take) {
         constexpr int along_n = design.wgmmas_along_n;
-        last_ = WindowsOfRows<design>::last(count_);
+        last_ = last_window(count_);
 #pragma unroll 1
         for (int window = 0; window < last_; ++window) {
             take(window);
@@ -137,20 +128,6 @@ public:
             }
         }
         read_exponents(c, half, last_);
-    }
-
-    TILEWRIGHT_DEVICE void promote_last(const Consumer<design>& c, Accumulators<design>& accumulators,
-                                        const Partial<design>& partial, const PromotionScales<design>& scales,
-                                        int subtile) const {
-        promote(c, accumulators[subtile], partial, scales, subtile, true);
-    }
-
-    /// The number of the last window of the rows that are being multiplied.
-    TILEWRIGHT_DEVICE int last() const { return last_; }
-
-private:
-    TILEWRIGHT_DEVICE void read_exponents(const Consumer<design>& c, int half, int window) {
-        if (wide_.in_warp(half)) exponents_ = WindowsOfRows<design>::exponents(c, staged_weights(c, half), window);
     }
 
     /// Rows that are not wide have one window, which is the last one of the 64 rows.
@@ -176,6 +153,14 @@ private:
             }
         }
         sync_warp();
+    }
+
+    /// The number of the last window of the rows that are being multiplied.
+    TILEWRIGHT_DEVICE int last() const { return last_; }
+
+private:
+    TILEWRIGHT_DEVICE void read_exponents(const Consumer<design>& c, int half, int window) {
+        if (wide_.in_warp(half)) exponents_ = window_exponents(c, staged_weights(c, half), window);
     }
 
     /// Reads scales from the stage itself, because too few registers are free to hold them.
@@ -231,7 +216,7 @@ TILEWRIGHT_DEVICE void multiply_windows_in_turn(Consumer<design>& c, Accumulator
             }
             if (along_n > 1) scales.read_columns(c, subtile);
             multiply_held<design>(c, feed, partial, subtile);
-            windows.promote_last(c, accumulators, partial, scales, subtile);
+            windows.promote(c, accumulators[subtile], partial, scales, subtile, true);
         }
         c.release(c.ring.stage);
         c.ring.advance();
