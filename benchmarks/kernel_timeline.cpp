@@ -120,7 +120,7 @@ private:
         tile.debug.stamps = true;
         cuda::ReadyLaunch ready = device_.ready(
             device_.kernel(tile), launch::lower(geometry_, planner::given_kernel(geometry_, tile), device_.sms()));
-        warps_ = design_of(tile).threads / hopper::warp_threads;
+        warps_ = hopper::Design(tile).threads / hopper::warp_threads;
         report_ = measure::Buffer(sizeof(hopper::KernelReport) +
                                   sizeof(Stamp) * static_cast<std::size_t>(ready.blocks * warps_ * Stamp::per_warp()));
         report_.fill(0);

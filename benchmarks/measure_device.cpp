@@ -200,7 +200,7 @@ private:
         for (const hopper::Kernel& tile :
              planner::shipped_tiles(planner::shapeless_kernel(planner::workload(problem)))) {
             const bool same = tile.shape.m == loop.m && tile.shape.n == loop.n && !tile.swap_ab;
-            if (same && tile.cluster.size == 1 && design_of(tile).blocks_per_sm == 1) return tile;
+            if (same && tile.cluster.size() == 1 && hopper::Design(tile).blocks_per_sm == 1) return tile;
         }
         return std::nullopt;
     }

@@ -83,7 +83,7 @@ std::optional<double> products_per_clock(const std::vector<LoopRate>& rates) {
 
 void add_loops(const DeviceTimings& timings, const std::vector<LoopRate>& rates, Figures& figures) {
     for (const LoopRate& rate : rates) {
-        const planner::Loop model = planner::loop(design_of(rate.tile));
+        const planner::Loop model = planner::loop(hopper::Design(rate.tile));
         figures.other("loop " + tile_text(rate.tile), rate.clocks, "clocks/k-block",
                       model.tensor_clocks + model.stall_clocks);
     }

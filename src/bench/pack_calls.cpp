@@ -113,7 +113,7 @@ Problem shapes_of(const PackProblem& problem) {
 }
 
 bool is_called(const hopper::Kernel& kernel) {
-    return design_of(kernel).feed == hopper::FeedKind::shared && kernel.order.folded == Folded::none;
+    return hopper::Design(kernel).feed == hopper::FeedKind::shared && kernel.order.folded == Folded::none;
 }
 
 std::vector<PackProblem> pack_problems(const DeviceDescription& device, std::size_t most) {

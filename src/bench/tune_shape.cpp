@@ -63,7 +63,7 @@ std::string check_tiles(Trial& trial, GpuOperands& operands, const std::vector<m
         const std::string& name = contestants[i].name;
         const std::uint64_t hash = trial.hash(contestants[i]);
         const hopper::Cluster cluster = planner::planned_tile(plans[i]).cluster;
-        const auto [first, is_new] = judged.insert({cluster.k_slices(), {.name = name, .hash = hash}});
+        const auto [first, is_new] = judged.insert({cluster.k_slices, {.name = name, .hash = hash}});
         if (is_new) {
             operands.fetch_output();
             const std::string failure = judged_output(operands, trial.kernel(plans[i]));

@@ -131,19 +131,17 @@ std::string rejected_text(const Explanation& explanation, bool all_reasons) {
 
 ordered_json tile_json(const std::string& text) {
     const planner::PlannedTile tile = planner::parse_tile(text).value();
-    const char* const multicast = tile.cluster.use == hopper::ClusterUse::share_a   ? "a"
-                                  : tile.cluster.use == hopper::ClusterUse::share_b ? "b"
-                                                                                    : "none";
+    const char* const multicast = tile.cluster.columns > 1 ? "a" : tile.cluster.rows > 1 ? "b" : "none";
     return {{"name", text},
             {"m", tile.shape.m},
             {"n", tile.shape.n},
             {"k", tile.k},
             {"stages", tile.stages},
             {"warpgroups", tile.shape.warpgroups},
-            {"cluster", tile.cluster.size},
+            {"cluster", tile.cluster.size()},
             {"multicast", multicast},
             {"swap_ab", tile.swap_ab},
-            {"split_k", tile.cluster.k_slices()}};
+            {"split_k", tile.cluster.k_slices}};
 }
 
 ordered_json plan_json(const Plan& plan) {

@@ -114,7 +114,7 @@ KernelHandle Device::load(const KernelSource& source, int shared_bytes) {
 }
 
 KernelHandle Device::load(const hopper::Kernel& kernel) {
-    const hopper::Design design = design_of(kernel);
+    const hopper::Design design = hopper::Design(kernel);
     const KernelHandle handle =
         load({.text = launch::kernel_source, .expression = launch::kernel_expression(kernel)}, design.shared_bytes);
     if (design.blocks_per_sm > 1) share_most(handle);

@@ -6,9 +6,9 @@
 // tables. tests/emulator/table_test.cpp compares them with the code that computes them.
 // barrier_users_test.cpp compares them with the behaviour of kernels. Other kernels differ as follows:
 //
-// - Grouped: warp 1 is the scheduler. It also produces the work tiles (signals work_full, waits for work_empty), for
+// - Grouped: warp 1 also produces the work tiles (signals work_full, waits for work_empty), for
 //   which all other warps wait. Warp 2 looks for blocks of row indices with two groups.
-// - k-grouped: warp 1 is the scheduler too. row_scales clears the bytes after the end of a group, or loads groups that
+// - k-grouped: warp 1 too. row_scales clears the bytes after the end of a group, or loads groups that
 //   TMA cannot load. The bytes of these k-blocks arrive at `unfinished`, and row_scales then makes load's arrival at
 //   `full`.
 // - Epilogue scales: their barriers take the place of the block scales' barriers.
@@ -16,12 +16,12 @@
 //   arrivals of all consumer warps. The store warp, not the consumers, signals `empty`; nothing signals `stored`.
 // clang-format off
 //
-// warp | role                      | waits for                       | signals                                  | registers
-// 0    | load                      | empty                           | full                                     | 40
-// 1    | block_and_epilogue_scales | block_scales_empty              | block_scales_full                        | 40
-// 2    | row_scales                | empty                           | full                                     | 40
-// 3    | store                     | staged                          | stored                                   | 40
-// 4-11 | multiply                  | full, block_scales_full, stored | empty, block_scales_empty, staged, ended | 232
+// warp | role                 | waits for                       | signals                                  | registers
+// 0    | load                 | empty                           | full                                     | 40
+// 1    | scheduler_and_scales | block_scales_empty              | block_scales_full                        | 40
+// 2    | row_scales           | empty                           | full                                     | 40
+// 3    | store                | staged                          | stored                                   | 40
+// 4-11 | multiply             | full, block_scales_full, stored | empty, block_scales_empty, staged, ended | 232
 //
 // The barriers and their arrivals per phase. `consumer warps`: the consumer warps of the block. `x cluster`: times the
 // blocks of a cluster that shares an operand or splits k. The role row_scales arrives at full only if TMA cannot load
@@ -38,8 +38,8 @@
 // block_scales_empty    | warp 1                | multiply                          | consumer warps
 // epilogue_scales_full  | multiply              | warp 1                            | 1
 // epilogue_scales_empty | warp 1                | multiply                          | consumer warps
-// work_full             | all but the scheduler | scheduler                         | 1
-// work_empty            | scheduler             | load, row_scales, store, multiply | warps that take tiles
+// work_full             | all but warp 1        | warp 1                            | 1
+// work_empty            | warp 1                | load, row_scales, store, multiply | warps that take tiles
 // slices_full           | multiply              | multiply, all blocks (with bytes) | 1
 // slices_read           | multiply              | multiply                          | consumer warps x cluster
 // clang-format on
@@ -132,7 +132,7 @@ public:
             if (!scales_by_tma<design>(arguments_)) budget = RowScales<design>(shared_, arguments_).run();
         }
         if constexpr (design.is_k_grouped()) {
-            if (!design.has_row_scales() || scales_by_tma<design>(arguments_))
+            if (!design.order.has(ScaleUse::chains) || scales_by_tma<design>(arguments_))
                 budget = finish_k_blocks<design>(shared_, arguments_, WorkTiles<design>(shared_, arguments_));
         }
         if constexpr (design.groups == Groups::rows) report_mixed_rows(arguments_);
@@ -195,7 +195,7 @@ TILEWRIGHT_DEVICE int produce(Shared<design>& shared, const ArgumentsOf<design>&
                               const WorkTiles<design>& tiles, int warp) {
     const Role role = role_of(design, warp);
     if (role == Role::load) return load<design>(shared, arguments, tiles);
-    const bool schedules = role == Role::scheduler || role == Role::block_and_epilogue_scales;
+    const bool schedules = role == Role::scheduler_and_scales;
     SchedulerAndScales<design> scheduler(shared, arguments);
     RowScaleWarp<design> row_scales(shared, arguments, tiles);
     if (schedules) scheduler.begin();
@@ -210,11 +210,11 @@ TILEWRIGHT_DEVICE int produce(Shared<design>& shared, const ArgumentsOf<design>&
 
 // ---- The kernel
 
-/// (The type is a template parameter, because GCC 12 cannot write a name that depends on `design_of`.)
-template <Kernel kernel, class OfKernel = ArgumentsOf<design_of(kernel)>>
-__global__ void __launch_bounds__(design_of(kernel).threads, design_of(kernel).blocks_per_sm)
+/// (The type is a template parameter, because GCC 12 cannot write a name that depends on a call.)
+template <Kernel kernel, class OfKernel = ArgumentsOf<Design(kernel)>>
+__global__ void __launch_bounds__(Design(kernel).threads, Design(kernel).blocks_per_sm)
     gemm(const __grid_constant__ OfKernel arguments) {
-    constexpr Design design = design_of(kernel);
+    constexpr Design design = Design(kernel);
     static_assert(sizeof(Shared<design>) == design.shared_bytes);
     auto& shared = shared_memory<Shared<design>>();
     const int warp = warp_index();

@@ -235,8 +235,7 @@ void add_last_maps(const Geometry& g, const hopper::Design& tile, Launch& launch
     if (tile.groups == hopper::Groups::rows || tile.groups == hopper::Groups::k_anywhere || rows % tile.d_rows == 0)
         return;
     launch.a_last = launch.a;
-    launch.a_last->box[1] =
-        static_cast<hopper::u32>(tile.cluster.use == hopper::ClusterUse::share_a ? rows / tile.cluster.size : rows);
+    launch.a_last->box[1] = static_cast<hopper::u32>(tile.cluster.columns > 1 ? rows / tile.cluster.size() : rows);
     if (!launch.a_scales || !tile.scales_along_k) return;
     launch.a_scales_last = launch.a_scales;
     launch.a_scales_last->box[1] = static_cast<hopper::u32>(rows);
@@ -302,10 +301,10 @@ int raster_width(const Geometry& g, const hopper::Design& tile) {
 }
 
 int blocks(const Geometry& g, const hopper::Design& tile, int sms) {
-    const std::int64_t columns = clamp_count(ceil_div<std::int64_t>(g.n, hopper::cluster_columns(tile)));
-    const std::int64_t clusters = clamp_count(row_tiles(g, hopper::cluster_rows(tile))) * columns;
-    const int at_once = std::max(planner::resident_blocks(tile, sms), tile.cluster.size);
-    return static_cast<int>(std::min<std::int64_t>(clusters * tile.cluster.size, at_once));
+    const std::int64_t columns = clamp_count(ceil_div<std::int64_t>(g.n, tile.d_columns * tile.cluster.columns));
+    const std::int64_t clusters = clamp_count(row_tiles(g, tile.d_rows * tile.cluster.rows)) * columns;
+    const int at_once = std::max(planner::resident_blocks(tile, sms), tile.cluster.size());
+    return static_cast<int>(std::min<std::int64_t>(clusters * tile.cluster.size(), at_once));
 }
 
 Launch lower(const Geometry& g, const planner::KernelPlan& kernel, int sms) {
@@ -325,7 +324,7 @@ Launch lower(const Geometry& g, const planner::KernelPlan& kernel, int sms) {
     if (kernel.scales_by_tma) add_scale_maps(g, tile, result);
     add_last_maps(g, tile, result);
     result.blocks = blocks(g, tile, sms);
-    result.cluster = tile.cluster.size;
+    result.cluster = tile.cluster.size();
     result.threads = tile.threads;
     result.shared_bytes = tile.shared_bytes;
     return result;

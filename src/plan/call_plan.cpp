@@ -21,7 +21,7 @@ KernelPlan kernel_plan(const Geometry& product, const hopper::Kernel& chosen) {
 }
 
 KernelPlan given_kernel(const Geometry& product, const hopper::Kernel& kernel) {
-    const hopper::Design design = design_of(kernel);
+    const hopper::Design design = hopper::Design(kernel);
     if (!can_run(product, design))
         throw std::logic_error("another variant of " + name(planned_tile(kernel)) + " serves");
     return with_tma(product, design);

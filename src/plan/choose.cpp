@@ -129,8 +129,7 @@ hopper::Kernel model_choice(const Workload& work, const DeviceDescription& devic
 TileChoice with_general_tile(const hopper::Kernel& usual, const Workload& work, const DeviceDescription& device) {
     if (serves_general_calls(usual)) return {usual, usual};
     std::vector<hopper::Kernel> tiles = legal_ones(general_tiles(usual), work, device);
-    std::erase_if(tiles,
-                  [&](const hopper::Kernel& tile) { return tile.cluster.k_slices() != usual.cluster.k_slices(); });
+    std::erase_if(tiles, [&](const hopper::Kernel& tile) { return tile.cluster.k_slices != usual.cluster.k_slices; });
     if (tiles.empty()) return {usual, usual};
     return {usual, best_of(priced(tiles, work, device, std::identity{}), last_stores_count(work)).tile};
 }
@@ -168,7 +167,7 @@ void find_next_best(const hopper::Kernel& shapeless, Explanation& explanation) {
 /// Neither of these are expanded, so k is split as for them.
 Workload with_slices(Workload work, const DeviceDescription& device, const std::vector<TunedRow>& rows) {
     if (work.if_not_expanded == nullptr || work.empty()) return work;
-    work.k_slices = choose(*work.if_not_expanded, device, rows).cluster.k_slices();
+    work.k_slices = choose(*work.if_not_expanded, device, rows).cluster.k_slices;
     return work;
 }
 
@@ -176,7 +175,7 @@ Workload with_slices(Workload work, const DeviceDescription& device, const std::
 
 const PricedTile& best_of(const std::vector<PricedTile>& tiles, bool last_stores_count) {
     const auto time = [](const PricedTile& each) {
-        return std::tuple(each.cost.seconds, each.tile.cluster.k_slices(), each.tile.cluster.size, each.tile.stages);
+        return std::tuple(each.cost.seconds, each.tile.cluster.k_slices, each.tile.cluster.size(), each.tile.stages);
     };
     const PricedTile& fastest = *std::ranges::min_element(tiles, {}, time);
     const bool by_memory = fastest.cost.memory >= fastest.cost.compute;
@@ -269,10 +268,10 @@ hopper::Kernel runnable_tile(const PlannedTile& tile, const Problem& problem, co
 }
 
 std::vector<std::int64_t> k_splits(const hopper::Kernel& kernel, std::int64_t k) {
-    const hopper::Design tile = design_of(kernel);
+    const hopper::Design tile = hopper::Design(kernel);
     const int k_blocks = static_cast<int>(ceil_div<std::int64_t>(k, tile.stage_k));
     std::vector<std::int64_t> result;
-    for (int slice = 1; slice < tile.cluster.k_slices(); ++slice) {
+    for (int slice = 1; slice < tile.cluster.k_slices; ++slice) {
         result.push_back(std::int64_t{tile.stage_k} * hopper::k_slice_begin(tile, k_blocks, slice));
     }
     return result;

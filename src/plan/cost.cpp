@@ -62,8 +62,7 @@ Filling filling(const CostInputs& inputs) {
     result.mean = rows / (result.row_tiles * tile.d_rows);
     if (result.row_tiles > 1) return result;
     result.busiest = result.mean;
-    if (tile.skips_rows && !tile.swap_ab)
-        result.warpgroups = static_cast<int>(std::ceil(rows / tile.rows_per_warpgroup));
+    if (tile.skips_rows) result.warpgroups = static_cast<int>(std::ceil(rows / tile.rows_per_warpgroup));
     return result;
 }
 
@@ -74,15 +73,17 @@ struct Fetched {
     double scales = 0;
 };
 
+/// Bytes of both operands' values in one stage.
+double stage_bytes(const hopper::Design& tile) { return tile.mma_a.value_bytes + tile.mma_b.value_bytes; }
+
 Fetched fetched_bytes(const hopper::Design& tile) {
-    const auto values = [&](const hopper::OperandTile& side) {
+    const auto values = [&](const hopper::OperandTile& side, int loaded_rows) -> double {
         // Packed for fp8 a row has 68 bytes; the model was measured with 128.
-        return static_cast<double>(tile.order.step == StepKind::bf16 ? side.loaded_bytes
-                                                                     : side.loaded_rows * hopper::row_bytes);
+        return tile.order.step == StepKind::bf16 ? side.value_bytes : loaded_rows * hopper::row_bytes;
     };
-    return {.activations = values(tile.swap_ab ? tile.mma_b : tile.mma_a),
-            .weights = values(tile.swap_ab ? tile.mma_a : tile.mma_b),
-            .scales = static_cast<double>(tile.mma_a.scale_bytes() + tile.mma_b.scale_bytes())};
+    return {.activations = values(tile.operand_a(), tile.d_rows / tile.cluster.columns),
+            .weights = values(tile.operand_b(), tile.d_columns / tile.cluster.rows),
+            .scales = 4.0 * (tile.shape.m * tile.mma_a.scales_of_row + tile.shape.n * tile.mma_b.scales_of_row)};
 }
 
 /// The cost of rows whose pitch is not a multiple of 128 bytes, relative to rows that each are in one line of L2. Most
@@ -124,7 +125,7 @@ double delivery_seconds(const CostInputs& inputs, const Filling& filled) {
     const auto& [tile, work, device, model, over] = inputs;
     const Fetched fetched = fetched_bytes(tile);
     const double missing = fetched.activations * (1 - filled.busiest);
-    const double arriving = tile.value_bytes_per_stage() + fetched.scales - missing;
+    const double arriving = stage_bytes(tile) + fetched.scales - missing;
     const double chip =
         l2_bytes_per_stage(inputs, filled) * over.grid() / (device.l2_bytes_per_second * model.l2_share);
     const double fetching = (fetched.activations + fetched.weights - missing) * split_rows(work).of_sm;
@@ -144,7 +145,7 @@ double store_clocks(const CostInputs& inputs) {
     const double read_and_written = reads_c ? 2 * output : output;
     // Where k is split, each block of the cluster stores a part of the tile.
     const double clocks =
-        tile.shape.m * tile.shape.n * read_and_written / model.store_bytes_per_clock / tile.cluster.k_slices();
+        tile.shape.m * tile.shape.n * read_and_written / model.store_bytes_per_clock / tile.cluster.k_slices;
     const int element = static_cast<int>(output);
     if (!by_tma) return clocks * model.thread_store;
     const double shortfall = static_cast<double>(hopper::store_row_bytes) / (tile.store_columns(element) * element) - 1;
@@ -225,7 +226,7 @@ double crowding(const CostInputs& inputs) {
     const double stages_beyond = tile.stages - over.k_blocks;
     if (over.rounds < 2 || stages_beyond <= 0) return 0;
     const double operands = (compulsory_bytes(work) - written_bytes(work)) / std::max(1.0, over.k_blocks);
-    const double stage = std::min(operands, over.resident_blocks * static_cast<double>(tile.value_bytes_per_stage()));
+    const double stage = std::min(operands, over.resident_blocks * stage_bytes(tile));
     return model.crowding * stages_beyond * stage / device.memory_bytes_per_second;
 }
 
@@ -258,9 +259,8 @@ double last_round(const CostInputs& inputs, const Cost& cost) {
 /// Until all blocks run and have their first stage, which comes from memory.
 double start_of_blocks(const CostInputs& inputs) {
     const auto& [tile, work, device, model, over] = inputs;
-    const double first_stages =
-        model.first_stages * over.grid() * tile.value_bytes_per_stage() / device.memory_bytes_per_second;
-    const double clusters = tile.cluster.size > 1 ? model.cluster_seconds : 0;
+    const double first_stages = model.first_stages * over.grid() * stage_bytes(tile) / device.memory_bytes_per_second;
+    const double clusters = tile.cluster.size() > 1 ? model.cluster_seconds : 0;
     const double warpgroups =
         tile.groups != hopper::Groups::none ? (tile.shape.warpgroups - 1) * model.taking_seconds : 0;
     return over.grid() * model.block_seconds + warpgroups + clusters + first_stages;
@@ -268,10 +268,10 @@ double start_of_blocks(const CostInputs& inputs) {
 
 double reduction(const CostInputs& inputs) {
     const auto& [tile, work, device, model, over] = inputs;
-    if (tile.cluster.k_slices() == 1) return 0;
+    if (tile.cluster.k_slices == 1) return 0;
     // Each of its blocks has all slices of its fragments of f32.
     constexpr double fragment_bytes = hopper::fragment_elements * hopper::warpgroup_threads * 4;
-    const double slice_bytes = tile.cluster.k_slices() * tile.fragments_per_block * fragment_bytes;
+    const double slice_bytes = tile.cluster.k_slices * tile.fragments_per_block * fragment_bytes;
     const double tile_seconds = slice_bytes * tile.shape.warpgroups / (model.peer_bytes_per_clock * device.boost_hertz);
     return over.rounds * (model.reduction_seconds + tile_seconds);
 }
@@ -303,7 +303,7 @@ Cost cost(const hopper::Kernel& kernel, const Workload& work, const DeviceDescri
 }
 
 Cost cost(const hopper::Kernel& kernel, const Workload& work, const DeviceDescription& device, const Model& model) {
-    const hopper::Design tile = design_of(kernel);
+    const hopper::Design tile = hopper::Design(kernel);
     const CostInputs inputs{tile, work, device, model, tile_distribution(tile, work, device)};
     const TileDistribution& over = inputs.over;
     const Unit unit = unit_of(inputs);

@@ -19,16 +19,15 @@ std::string feed_words(const hopper::Design& tile) {
             return std::string(tile.a.form == hopper::Form::columns ? "a" : "b") + " transposed in registers";
         case FeedKind::decoded: return from + " decoded to e4m3 in registers";
         case FeedKind::windowed: return from + " decoded to e4m3 in registers, wide rows once per exponent window";
-        case FeedKind::decoded_to_bf16:
-        case FeedKind::k_block_to_bf16: return from + " decoded to bf16 in registers";
+        case FeedKind::decoded_to_bf16: return from + " decoded to bf16 in registers";
     }
     return "";
 }
 
 /// In the order in which multiply/mainloop.h chooses.
 std::string loop_words(const hopper::Design& tile) {
-    if (tile.loop == hopper::Loop::steps) return "sums of 32 k-elements, each scaled and added in fp32";
-    if (tile.loop == hopper::Loop::unpromoted) {
+    if (tile.order.chain == hopper::step_k) return "sums of 32 k-elements, each scaled and added in fp32";
+    if (tile.order.chain == 0) {
         const std::string all = "one sum over k in the tensor core";
         return tile.wide_rows ? all + ", wide rows again in sums of 32 k-elements" : all;
     }
@@ -43,7 +42,7 @@ std::string loop_words(const hopper::Design& tile) {
 /// 1x128 and 1x32 scales, which change along k.
 std::string row_scale_route(const KernelPlan& kernel) {
     const hopper::Design& tile = kernel.tile;
-    if (tile.loop == hopper::Loop::steps) return "loaded by a warp for every 32 k-elements";
+    if (tile.order.chain == hopper::step_k) return "loaded by a warp for every 32 k-elements";
     if (kernel.scales_by_tma) return tile.k_blocks_per_scale_copy == 4 ? "by TMA, for four k-blocks at once" : "by TMA";
     return tile.scale_route.copies ? "copied by a warp for every k-block" : "loaded by a warp for every k-block";
 }
@@ -52,10 +51,13 @@ std::string scale_words(const KernelPlan& kernel) {
     const hopper::Design& tile = kernel.tile;
     std::string text;
     const auto add = [&](const std::string& part) { text += (text.empty() ? "" : "; ") + part; };
-    if (tile.has_row_scales()) add("of rows in the loop, " + row_scale_route(kernel));
+    if (tile.order.has(ScaleUse::chains)) add("of rows in the loop, " + row_scale_route(kernel));
     if (tile.block_scales_per_k_block > 0) add("of 128x128 blocks in the loop, loaded by a warp in chunks");
-    if (tile.has_epilogue_scales) add("of rows or tensors at the end");
-    if (tile.scales_alpha) add("of NVFP4 tensors with alpha");
+    if (tile.has_epilogue_scales) {
+        add("of rows or tensors at the end");
+    } else if (tile.a.is_nvfp4() || tile.b.is_nvfp4()) {
+        add("of NVFP4 tensors with alpha");
+    }
     return text.empty() ? "none" : text;
 }
 
@@ -63,7 +65,7 @@ std::string output_words(const KernelPlan& kernel) {
     const std::string stored = kernel.stores_by_tma ? "stored by TMA" : "stored by threads";
     if (kernel.tile.output == hopper::Output::f32_by_tma)
         return "f32, " + stored + " through the memory that C is loaded into";
-    return kernel.tile.cluster.use == hopper::ClusterUse::split_k ? "slices of k added in order, " + stored : stored;
+    return kernel.tile.cluster.k_slices > 1 ? "slices of k added in order, " + stored : stored;
 }
 
 // ---- The workspace

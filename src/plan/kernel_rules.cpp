@@ -3,18 +3,19 @@
 
 namespace tilewright::planner {
 
-using hopper::ClusterUse, hopper::Form, hopper::Groups, hopper::Output, hopper::Side, hopper::ValueFormat;
+using hopper::Form, hopper::Groups, hopper::Output, hopper::Side, hopper::ValueFormat;
 
 const char* contradiction(const hopper::Kernel& kernel) {
     const Side &a = kernel.a, &b = kernel.b;
     const bool bf16 = kernel.order.step == StepKind::bf16, steps = kernel.order.chain == hopper::step_k;
     const bool packed = b.is_packed(), k_grouped = kernel.is_k_grouped();
-    const bool shares = kernel.cluster.shares_operand(), clustered = kernel.cluster.size > 1;
+    const bool shares = kernel.cluster.shares_operand(), clustered = kernel.cluster.size() > 1;
     const bool mn_major = a.form == Form::columns || b.form == Form::columns;
     const bool f32 = kernel.output == Output::f32_by_tma, bf16_output = kernel.output == Output::bf16_by_tma;
 
-    if ((kernel.cluster.use == ClusterUse::none) == clustered)
-        return "several blocks share an operand or split k, a single block does neither";
+    const hopper::Cluster& cluster = kernel.cluster;
+    if (int(cluster.rows > 1) + int(cluster.columns > 1) + int(cluster.k_slices > 1) > 1)
+        return "the blocks of a cluster share a, share b or split k";
     if (clustered && kernel.debug.every_lane_arrives) return "blocks of a cluster have one arrival per warp";
 
     if (a.is_packed()) return "packed weights are b";

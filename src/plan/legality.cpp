@@ -56,7 +56,7 @@ template <class Need>
 hopper::Design neediest(const hopper::Design& tile, Need need) {
     hopper::Design most = tile;
     for (const hopper::Kernel& kernel : wide_kernels(tile)) {
-        if (const hopper::Design each = design_of(kernel); need(each) > need(most)) most = each;
+        if (const hopper::Design each = hopper::Design(kernel); need(each) > need(most)) most = each;
     }
     return most;
 }
@@ -64,7 +64,7 @@ hopper::Design neediest(const hopper::Design& tile, Need need) {
 Reason registers(const hopper::Design& wanted, const Workload&, const DeviceDescription&) {
     const auto missing = [](const hopper::Design& each) { return each.mma_registers - each.mma_register_budget; };
     const hopper::Design tile = neediest(wanted, missing);
-    if (tile.loop == hopper::Loop::steps && !tile.b.is_packed() && tile.shape.warpgroups > 2) {
+    if (tile.order.chain == hopper::step_k && !tile.b.is_packed() && tile.shape.warpgroups > 2) {
         return fmt::format("{}: the warp that loads 1x32 scales has too few registers with {} warpgroups", block(tile),
                            tile.shape.warpgroups);
     }
@@ -87,28 +87,27 @@ Reason shared_memory(const hopper::Design& wanted, const Workload&, const Device
 /// The slices of a tile are added in the shared memory of a cluster, of which eight blocks is the portable limit.
 Reason slices_of_a_cluster(const hopper::Design& tile, const Workload& work, const DeviceDescription& device) {
     constexpr int limit = 8;
-    if (tile.cluster.k_slices() > limit)
-        return fmt::format("clusters have at most {} blocks, not {}", limit, tile.cluster.k_slices());
-    if (usable_sms(work, device) >= tile.cluster.k_slices()) return std::nullopt;
-    return fmt::format("a cluster of {} needs as many SMs; this call may use {}", tile.cluster.k_slices(),
+    if (tile.cluster.k_slices > limit)
+        return fmt::format("clusters have at most {} blocks, not {}", limit, tile.cluster.k_slices);
+    if (usable_sms(work, device) >= tile.cluster.k_slices) return std::nullopt;
+    return fmt::format("a cluster of {} needs as many SMs; this call may use {}", tile.cluster.k_slices,
                        usable_sms(work, device));
 }
 
 Reason cluster_size(const hopper::Design& tile, const Workload& work, const DeviceDescription& device) {
-    if (tile.cluster.k_slices() > 1) return slices_of_a_cluster(tile, work, device);
-    if (tile.cluster.size > 2)
-        return fmt::format("clusters of {} leave SMs idle, only pairs fill the chip", tile.cluster.size);
+    if (tile.cluster.k_slices > 1) return slices_of_a_cluster(tile, work, device);
+    if (tile.cluster.size() > 2)
+        return fmt::format("clusters of {} leave SMs idle, only pairs fill the chip", tile.cluster.size());
     if (!tile.cluster.shares_operand()) return std::nullopt;
     if (usable_sms(work, device) < 2) return "a cluster of 2 needs two SMs; this call may use one";
-    const hopper::OperandTile& side =
-        tile.cluster.use == hopper::ClusterUse::share_a ? tile.operand_a() : tile.operand_b();
-    if (side.rows % 16 == 0) return std::nullopt;  // each half in whole swizzle patterns of 8 rows
-    return fmt::format("{}: half of the shared operand's {} rows is not a multiple of 8", block(tile), side.rows);
+    const int rows = tile.cluster.columns > 1 ? tile.d_rows : tile.d_columns;
+    if (rows % 16 == 0) return std::nullopt;  // each half in whole swizzle patterns of 8 rows
+    return fmt::format("{}: half of the shared operand's {} rows is not a multiple of 8", block(tile), rows);
 }
 
 /// Two blocks must never differ in the operand that they share.
 Reason pairs(const hopper::Design& tile, const Workload& work, const DeviceDescription&) {
-    const bool along_rows = tile.cluster.use == hopper::ClusterUse::share_b;
+    const bool along_rows = tile.cluster.rows > 1;
     if (!tile.cluster.shares_operand()) return std::nullopt;
     if (along_rows && tile.groups == hopper::Groups::rows) {
         return "blocks that share b are neighbours along the rows, where another group may begin between them; share a "
@@ -134,18 +133,18 @@ Reason groups_of_k(const hopper::Design& tile, const Workload&, const DeviceDesc
 }
 
 Reason split(const hopper::Design& tile, const Workload& work, const DeviceDescription&) {
-    if (work.k_slices > 0 && tile.cluster.k_slices() != work.k_slices) {
+    if (work.k_slices > 0 && tile.cluster.k_slices != work.k_slices) {
         return fmt::format(
             "{} slices of k, but the same call without expanded weights has {}, which determine the bits",
-            tile.cluster.k_slices(), work.k_slices);
+            tile.cluster.k_slices, work.k_slices);
     }
-    if (tile.cluster.k_slices() == 1) return std::nullopt;
+    if (tile.cluster.k_slices == 1) return std::nullopt;
     if (work.reproducibility == Reproducibility::invariant) {
         return "splitting k changes the order of addition, which `invariant` forbids";
     }
     const auto blocks = ceil_div<std::int64_t>(work.k, 128);  // slices begin at multiples of 128
-    if (blocks >= tile.cluster.k_slices()) return std::nullopt;
-    return fmt::format("k = {} has at most {} slices of 128, not {}", work.k, blocks, tile.cluster.k_slices());
+    if (blocks >= tile.cluster.k_slices) return std::nullopt;
+    return fmt::format("k = {} has at most {} slices of 128, not {}", work.k, blocks, tile.cluster.k_slices);
 }
 
 }  // namespace
@@ -159,7 +158,7 @@ void require_support(const Workload& work) {
 std::optional<RejectedTile> why_illegal(const PlannedTile& tile, const Workload& work,
                                         const DeviceDescription& device) {
     const hopper::Kernel kernel = device_tile(tile, shapeless_kernel(work));
-    const hopper::Design design = design_of(kernel);
+    const hopper::Design design = hopper::Design(kernel);
     if (tile.k != design.stage_k) {
         return RejectedTile{
             name(tile), "wgmma",
@@ -183,7 +182,7 @@ std::optional<RejectedTile> why_illegal(const hopper::Kernel& kernel, const Work
                                Rule{"cluster", pairs},
                                Rule{"split k", split},
                                Rule{"k-grouped", groups_of_k}};
-    const hopper::Design tile = design_of(kernel);
+    const hopper::Design tile = hopper::Design(kernel);
     for (const Rule& rule : rules) {
         if (Reason reason = rule.check(tile, work, device)) {
             return RejectedTile{name(planned_tile(kernel)), rule.name, std::move(*reason)};

@@ -90,7 +90,7 @@ double decode_stall(const hopper::Design& tile) {
     const double n = tile.shape.n, warpgroups = tile.shape.warpgroups;
     if (tile.loop != hopper::Loop::filling_next) {
         constexpr double fixed = 230, each = 55, scales_of_step = 0.7;
-        return fixed + (each + (tile.loop == hopper::Loop::steps ? steps_per_stage(tile) * scales_of_step * n : 0)) *
+        return fixed + (each + (tile.order.chain == hopper::step_k ? steps_per_stage(tile) * scales_of_step * n : 0)) *
                            warpgroups;
     }
     const bool scales = tile.mma_b.scales_of_row > 0;
@@ -103,7 +103,7 @@ double decode_stall(const hopper::Design& tile) {
 ///   columns are read in pairs;
 /// - with 1x32 scales of A, four times: 244 and 284 for 16 and 32 columns.
 double promoted_bf16_instructions(const hopper::Design& tile) {
-    const bool steps = tile.loop == hopper::Loop::steps;
+    const bool steps = tile.order.chain == hopper::step_k;
     const double decoding = steps ? 205 : 208, further_wgmmas = steps ? 32 : 31, promotions = steps ? 4 : 1;
     const double n = tile.shape.n;
     return decoding + promotions * (n / 2 + n / 8) + further_wgmmas * (tile.wgmmas_along_n - 1);
@@ -131,7 +131,7 @@ double bf16_decode_stall(const hopper::Design& tile, double tensor) {
 }
 
 double stall_clocks(const hopper::Design& tile, double tensor) {
-    if (tile.loop == hopper::Loop::steps && !tile.b.is_packed()) {
+    if (tile.order.chain == hopper::step_k && !tile.b.is_packed()) {
         return std::max(steps_per_stage(tile) * latency_stall(tensor), step_clocks(tile) - tensor);
     }
     if (tile.b.is_packed())
@@ -159,7 +159,7 @@ Loop loop(const hopper::Design& tile, const Model& model, int warpgroups) {
     Loop result{.tensor_clocks = tensor, .stall_clocks = std::max(0.0, stall_clocks(tile, tensor)) + feed_stall(tile)};
     if (tile.b.is_packed() && tile.order.step == StepKind::bf16) result.issue_clocks = bf16_decode_issue(tile, tensor);
     // Multicast cost the synthetic loops 2 to 10 points of utilisation (128x192 and 256x128 2 to 3, 128x128 4 to 10).
-    if (tile.cluster.size > 1) result.stall_clocks += model.multicast_clocks + model.multicast_stall * tensor;
+    if (tile.cluster.size() > 1) result.stall_clocks += model.multicast_clocks + model.multicast_stall * tensor;
     // From the clock of each loop under the 700 W limit, 0.6 ms bursts. Unpromoted: 1.55 GHz at 99 % busy. Promoted:
     // 1.55 GHz at 84 %. With both scales: 1.69 GHz at 58 %. Column scales only: inferred.
     constexpr double unpromoted = -0.13, column_scales = 0.25, both_scales = 0.31;

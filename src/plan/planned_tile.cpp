@@ -10,8 +10,6 @@
 namespace tilewright::planner {
 namespace {
 
-using hopper::ClusterUse;
-
 bool parse_positive(std::string_view text, int& value) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     return error == std::errc{} && end == text.data() + text.size() && value > 0;
@@ -23,22 +21,29 @@ bool parse_block(std::string_view text, PlannedTile& tile) {
            parse_positive(sizes[2], tile.k);
 }
 
-/// A cluster has one use.
-bool take_use(hopper::Cluster& cluster, ClusterUse use) {
-    const bool is_first = cluster.use == ClusterUse::none;
-    cluster.use = use;
-    return is_first;
-}
+/// The words about blocks of a cluster, which may be in any order.
+struct ClusterWords {
+    int blocks = 1;
+    int slices = 1;
+    std::string_view multicast;
 
-bool parse_value(std::string_view word, std::string_view value, PlannedTile& tile) {
+    /// Blocks have one use. Those of slices need not be said.
+    std::optional<hopper::Cluster> cluster() const {
+        if (multicast.empty() && (blocks == 1 || blocks == slices)) return hopper::Cluster{.k_slices = slices};
+        if (slices > 1 || blocks == 1) return std::nullopt;
+        if (multicast == "a") return hopper::Cluster{.columns = blocks};
+        return multicast == "b" ? std::optional(hopper::Cluster{.rows = blocks}) : std::nullopt;
+    }
+};
+
+bool parse_value(std::string_view word, std::string_view value, PlannedTile& tile, ClusterWords& of_cluster) {
     if (word == "stages") return parse_positive(value, tile.stages);
     if (word == "warpgroups") return parse_positive(value, tile.shape.warpgroups);
-    if (word == "cluster") return parse_positive(value, tile.cluster.size);
-    if (word == "multicast" && value == "a") return take_use(tile.cluster, ClusterUse::share_a);
-    if (word == "multicast" && value == "b") return take_use(tile.cluster, ClusterUse::share_b);
-    if (word != "split" || !take_use(tile.cluster, ClusterUse::split_k)) return false;
-    const int blocks = tile.cluster.size;  // one for each slice, which need not be said
-    return parse_positive(value, tile.cluster.size) && (blocks == 1 || blocks == tile.cluster.size);
+    if (word == "cluster") return parse_positive(value, of_cluster.blocks);
+    if (word == "split") return parse_positive(value, of_cluster.slices);
+    const bool is_first = of_cluster.multicast.empty();
+    of_cluster.multicast = value;
+    return word == "multicast" && is_first;
 }
 
 }  // namespace
@@ -47,16 +52,17 @@ std::string name(const PlannedTile& tile) {
     const auto& [shape, k, stages, cluster, swap_ab] = tile;
     std::string text = fmt::format("{}x{}x{} stages={}", shape.m, shape.n, k, stages);
     if (shape.warpgroups != hopper::Shape{}.warpgroups) text += fmt::format(" warpgroups={}", shape.warpgroups);
-    const bool splits = cluster.use == ClusterUse::split_k;
-    if (cluster.size > 1 && !splits) text += fmt::format(" cluster={}", cluster.size);
-    if (cluster.shares_operand()) text += cluster.use == ClusterUse::share_a ? " multicast=a" : " multicast=b";
+    if (cluster.shares_operand()) {
+        text += fmt::format(" cluster={} multicast={}", cluster.size(), cluster.columns > 1 ? "a" : "b");
+    }
     if (swap_ab) text += " swap";
-    if (splits) text += fmt::format(" split={}", cluster.size);
+    if (cluster.k_slices > 1) text += fmt::format(" split={}", cluster.k_slices);
     return text;
 }
 
 std::optional<PlannedTile> parse_tile(std::string_view text) {
     PlannedTile tile;
+    ClusterWords of_cluster;
     bool block_given = false;
     for (const std::string_view word : split(text, ' ')) {
         const std::size_t equals = word.find('=');
@@ -65,19 +71,21 @@ std::optional<PlannedTile> parse_tile(std::string_view text) {
         } else if (equals == std::string_view::npos) {
             if (!parse_block(word, tile)) return std::nullopt;
             block_given = true;
-        } else if (!parse_value(word.substr(0, equals), word.substr(equals + 1), tile)) {
+        } else if (!parse_value(word.substr(0, equals), word.substr(equals + 1), tile, of_cluster)) {
             return std::nullopt;
         }
     }
-    if (tile.cluster == hopper::Cluster{ClusterUse::split_k, 1}) tile.cluster = {};
-    return block_given ? std::optional(tile) : std::nullopt;
+    const std::optional<hopper::Cluster> cluster = of_cluster.cluster();
+    if (!block_given || !cluster) return std::nullopt;
+    tile.cluster = *cluster;
+    return tile;
 }
 
 PlannedTile planned_tile(const Plan& plan) { return parse_tile(plan.tile).value(); }
 
 PlannedTile planned_tile(const hopper::Kernel& tile) {
     return {.shape = tile.shape,
-            .k = design_of(tile).stage_k,
+            .k = hopper::Design(tile).stage_k,
             .stages = tile.stages,
             .cluster = tile.cluster,
             .swap_ab = tile.swap_ab};

@@ -27,7 +27,8 @@ struct PlannedTile {
 /// "multicast=b", "swap" and "split=4".
 std::string name(const PlannedTile& tile);
 
-/// The inverse of `name`, with the words in any order; nothing if the text is not a tile, or its cluster has two uses.
+/// The inverse of `name`, with the words in any order. Nothing if the text is not a tile, or its cluster has two uses
+/// or none.
 std::optional<PlannedTile> parse_tile(std::string_view text);
 
 /// The tile of a plan that the planner made.

@@ -105,7 +105,7 @@ void add_kernels(Kernel tile, std::string_view letters, std::vector<Kernel>& lis
         if (!ships('p')) continue;
         list.push_back(tile);  // The larger operand is shared.
         const bool a_is_larger = tile.shape.m > tile.shape.n;
-        list.back().cluster = {a_is_larger ? hopper::ClusterUse::share_a : hopper::ClusterUse::share_b, 2};
+        list.back().cluster = a_is_larger ? hopper::Cluster{.columns = 2} : hopper::Cluster{.rows = 2};
     }
     if (ships('f') && has_f32_kernel(tile)) list.push_back(f32_kernel(tile));
 }
@@ -257,7 +257,7 @@ bool has_f32_kernel(const hopper::Kernel& tile) {
 }
 
 hopper::Kernel fitted(hopper::Kernel tile) {
-    while (tile.stages > 2 && design_of(tile).shared_bytes > hopper::shared_bytes_limit) --tile.stages;
+    while (tile.stages > 2 && hopper::Design(tile).shared_bytes > hopper::shared_bytes_limit) --tile.stages;
     return tile;
 }
 

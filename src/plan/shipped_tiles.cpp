@@ -72,9 +72,8 @@ constexpr std::array wide_columns{16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 17
 // Tokens on the tensor core's n: few of them, in steps that waste little.
 constexpr std::array token_columns{8, 16, 24, 32, 40, 48, 64, 72, 80, 88, 96, 104, 112, 128, 136, 160, 192};
 constexpr std::array stage_choices{3, 4, 5, 6, 7, 8, 9, 10, 12, 16};
-using enum hopper::ClusterUse;
-constexpr hopper::Cluster cluster_choices[] = {{},           {share_a, 2}, {share_b, 2},
-                                               {split_k, 2}, {split_k, 4}, {split_k, 8}};
+constexpr hopper::Cluster cluster_choices[] = {
+    {}, {.columns = 2}, {.rows = 2}, {.k_slices = 2}, {.k_slices = 4}, {.k_slices = 8}};
 
 void add_variants(Kernel tile, std::vector<Kernel>& list) {
     for (const hopper::Cluster& cluster : cluster_choices) {
@@ -112,7 +111,7 @@ std::vector<Kernel> unshipped_tiles(const Kernel& shapeless) {
         // The model assumes that kernels for any output are as fast as those that load scales by TMA. For 1x128 : row,
         // 192x128 takes 1.40 times as long as FP8's fast 128x256, and 128x256 1.11 times
         // (docs/experiments/020-expanded-weights.md).
-        if (tile.cluster.size == 1 && tile.shape.warpgroups < 3) add_new(device_tile(tile, shapeless), list);
+        if (tile.cluster.size() == 1 && tile.shape.warpgroups < 3) add_new(device_tile(tile, shapeless), list);
     }
     return list;
 }

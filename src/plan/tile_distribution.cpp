@@ -77,19 +77,20 @@ double rounds_of_groups(const Workload& work, const RowTiles& of_group, const Ti
 /// Corrects a count that has the cheap units in full. The full ones go to all blocks in turn, then the cheap ones, from
 /// the first block that has one full unit less.
 void count_cheap_units(const hopper::Design& tile, const Workload& work, TileDistribution& over) {
-    const int blocks = over.resident_blocks / tile.cluster.size;  // clusters of them
-    const std::int64_t rest = work.rows % hopper::cluster_rows(tile);
+    const int blocks = over.resident_blocks / tile.cluster.size();  // clusters of them
+    const std::int64_t rest = work.rows % (tile.d_rows * tile.cluster.rows);
     const double warpgroups = tiles_of(rest, tile.rows_per_warpgroup);
     const double share = warpgroups / tile.shape.warpgroups;
     const double cost = relative_time(tile, static_cast<int>(warpgroups));
-    const double cheap = static_cast<double>(work.products) * tiles_of(work.columns, hopper::cluster_columns(tile));
-    const std::int64_t full_rows = work.rows / hopper::cluster_rows(tile);
+    const double cheap =
+        static_cast<double>(work.products) * tiles_of(work.columns, tile.d_columns * tile.cluster.columns);
+    const std::int64_t full_rows = work.rows / (tile.d_rows * tile.cluster.rows);
     const double full = cheap * static_cast<double>(full_rows);
     const double rounds = std::floor(full / blocks), rest_of_full = full - rounds * blocks;
     const double of_others = rounds + cost * std::ceil(cheap / blocks);
     const double again = std::max(0.0, std::ceil((cheap - (blocks - rest_of_full)) / blocks));
     over.rounds = rest_of_full == 0 ? of_others : std::max(of_others, rounds + 1 + cost * again);
-    over.full_units = (full + share * cheap) * tile.cluster.size;
+    over.full_units = (full + share * cheap) * tile.cluster.size();
 }
 
 }  // namespace
@@ -110,14 +111,14 @@ int usable_sms(const Workload& work, const DeviceDescription& device) {
 int resident_blocks(const hopper::Design& tile, int sms) {
     // One H200: with one block per SM, clusters of 2 fill all 132 SMs. 30 clusters of 4 or 15 of 8 run at once and fill
     // 120. With two blocks per SM, 62 and 30 clusters run at once.
-    const int blocks = sms * tile.blocks_per_sm, size = tile.cluster.size;
+    const int blocks = sms * tile.blocks_per_sm, size = tile.cluster.size();
     const int most = (size > 2 ? blocks * 10 / 11 : blocks) / size * size;
     return blocks < size ? 0 : std::max(most, size);  // the eleventh is of a whole GPU: one cluster always runs
 }
 
 TileDistribution tile_distribution(const hopper::Design& tile, const Workload& work, const DeviceDescription& device) {
-    const int rows = hopper::cluster_rows(tile);
-    const int columns = hopper::cluster_columns(tile);
+    const int rows = tile.d_rows * tile.cluster.rows;
+    const int columns = tile.d_columns * tile.cluster.columns;
     const int blocks_along_rows = rows / tile.d_rows;
     const int blocks_along_columns = columns / tile.d_columns;
     const int sms = usable_sms(work, device);
@@ -127,19 +128,22 @@ TileDistribution tile_distribution(const hopper::Design& tile, const Workload& w
     result.row_tiles = grouped ? of_group.mean : tiles_of(work.rows, rows) * blocks_along_rows;
     result.column_tiles = tiles_of(work.columns, columns) * blocks_along_columns;
     result.tiles = static_cast<double>(work.products) * result.row_tiles * result.column_tiles;
-    result.units = result.tiles * tile.cluster.k_slices();
-    result.k_blocks = std::ceil(tiles_of(work.k, tile.stage_k) / tile.cluster.k_slices());
+    result.units = result.tiles * tile.cluster.k_slices;
+    result.k_blocks = std::ceil(tiles_of(work.k, tile.stage_k) / tile.cluster.k_slices);
     result.resident_blocks =
-        planner::resident_blocks(tile, tile.cluster.size == 2 ? std::min(sms, device.cluster_2_sms) : sms);
+        planner::resident_blocks(tile, tile.cluster.size() == 2 ? std::min(sms, device.cluster_2_sms) : sms);
     result.sharing = sms == 0 ? 1 : std::max(1.0, std::min<double>(result.units, result.resident_blocks) / sms);
     result.full_units = result.units;
     result.rounds = result.resident_blocks == 0 ? 0 : std::ceil(result.units / result.resident_blocks);
     if (result.rounds == 0) return result;
     if (grouped) {
-        result.rounds = rounds_of_groups(work, of_group, result, tile.cluster.k_slices());
-    } else if (takes_last_row_last(tile, static_cast<int>(work.rows))) {
-        count_cheap_units(tile, work, result);
+        result.rounds = rounds_of_groups(work, of_group, result, tile.cluster.k_slices);
+        return result;
     }
+    // One column of tiles, because the planner also prices products with more tiles than a kernel can count.
+    const hopper::SchedulerParams column =
+        hopper::scheduler_params(tile, {.m = static_cast<int>(work.rows), .n = 1, .batch = 1, .raster_width = 1});
+    if (column.tiles_in_rasters < column.tiles) count_cheap_units(tile, work, result);
     return result;
 }
 

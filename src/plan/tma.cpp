@@ -89,7 +89,7 @@ bool tiles_begin_aligned(const Geometry& g, const hopper::Design& tile) {
 bool stores_by_tma(const Geometry& g, const hopper::Design& tile) {
     const int bytes = bits(g.output) / 8;
     const bool loads_c = tile.output == hopper::Output::f32_by_tma && !g.bias && copies_rows(g, g.c);
-    const bool adds_bias = tile.output == hopper::Output::any && g.bias && tile.cluster.k_slices() == 1;
+    const bool adds_bias = tile.output == hopper::Output::any && g.bias && tile.cluster.k_slices == 1;
     if (!tile.stores_by_tma(bytes) || (g.c.given && !loads_c && !adds_bias)) return false;
     // TMA stores 16 bytes at a time: a row that is not a multiple of 16 bytes overwrites what follows it. Seen on an
     // H200 in poisoned borders. Loads do stop at the element.

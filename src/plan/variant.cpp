@@ -59,15 +59,15 @@ std::vector<hopper::Kernel> wide_kernels(const hopper::Kernel& tile) {
     return contradiction(in_place) == nullptr ? std::vector{packed, in_place} : std::vector{packed};
 }
 
-bool can_run(const Geometry& g, const hopper::Kernel& kernel) { return can_run(g, design_of(kernel)); }
+bool can_run(const Geometry& g, const hopper::Kernel& kernel) { return can_run(g, hopper::Design(kernel)); }
 
 bool can_run(const Geometry& g, const hopper::Design& tile) {
-    if (g.b.packed.given && (tile.feed == hopper::FeedKind::windowed) != (g.b.packed.windows != 0)) return false;
     if (g.b.packed.given && (tile.b.form == hopper::Form::rows_and_tiles) != g.b.packed.raw) return false;
-    if (g.b.packed.given && tile.has_wide_steps() != (g.b.packed.wide_row >= 0)) return false;
+    const bool wide = g.b.packed.windows != 0 || g.b.packed.wide_row >= 0;  // fp8, bf16
+    if (g.b.packed.given && tile.wide_rows != wide) return false;
     if (tile.output == hopper::Output::any) return true;
     if (contradiction(tile) != nullptr || !is_common(g, tile)) return false;
-    if (!tile.has_row_scales() || tile.scale_route.loads) return true;
+    if (!tile.order.has(ScaleUse::chains) || tile.scale_route.loads) return true;
     // K-major scales may be loaded for four k-blocks at a time, and then need four times the shared memory.
     if (tile.shared_bytes > hopper::shared_bytes_limit) return false;
     return loads_scales_by_tma(g, tile) || copies_row_scales(g, tile);
@@ -77,18 +77,18 @@ hopper::Design variant(const Geometry& g, const hopper::Kernel& wanted) {
     const hopper::Kernel kernel = for_weights_of(g, wanted);
     if (g.output == Format::f32) {
         if (has_f32_kernel(kernel)) {
-            if (const hopper::Design f32 = design_of(f32_kernel(kernel)); can_run(g, f32)) return f32;
+            if (const hopper::Design f32 = hopper::Design(f32_kernel(kernel)); can_run(g, f32)) return f32;
         }
     } else if (g.output == Format::bf16) {
-        const hopper::Design usual = design_of(with_output(kernel, hopper::Output::bf16_by_tma));
+        const hopper::Design usual = hopper::Design(with_output(kernel, hopper::Output::bf16_by_tma));
         const bool runs = can_run(g, usual);
-        if (runs && (!usual.has_row_scales() || loads_scales_by_tma(g, usual))) return usual;
+        if (runs && (!usual.order.has(ScaleUse::chains) || loads_scales_by_tma(g, usual))) return usual;
         // Copies arrive sooner than the loads through registers of the kernels of swapped and split-k tiles.
-        const hopper::Design along_k = design_of(with_output(kernel, hopper::Output::bf16_by_tma, true));
+        const hopper::Design along_k = hopper::Design(with_output(kernel, hopper::Output::bf16_by_tma, true));
         if (can_run(g, along_k)) return along_k;
         if (runs) return usual;
     }
-    return design_of(general_kernel(kernel));
+    return hopper::Design(general_kernel(kernel));
 }
 
 hopper::Design variant(const Geometry& g, const TileChoice& choice) {
@@ -119,7 +119,7 @@ ScalesToCopy scales_to_copy(const Problem& problem) {
     const Granularity row_scales = Granularity::block_1x128;
     const bool of_both = g.a.recipe.granularity == row_scales && g.b.recipe.granularity == row_scales;
     if (!of_both || g.a.recipe.scales != Format::f32 || g.b.recipe.scales != Format::f32 || g.k == 0) return {};
-    const hopper::Design tile = design_of(shapeless_kernel(workload(problem, call)));
+    const hopper::Design tile = hopper::Design(shapeless_kernel(workload(problem, call)));
     const bool k_major = is_common(g, tile) && loads_k_major_scales(g.a, sizes_of_a(g));
     if (!k_major && !tiles_begin_aligned(g, tile)) return {};  // ordinary loads, whatever is copied
     return {.a = !k_major && !loads_m_major_scales(g.a, sizes_of_a(g)), .b = !loads_m_major_scales(g.b, sizes_of_b(g))};

@@ -33,7 +33,8 @@ Known known(const char* recipe, Accumulation accumulation) {
                              .accumulation = accumulation};
     for (const hopper::Kernel& tile :
          planner::shipped_tiles(planner::shapeless_kernel(planner::workload(problem_of(sizes))))) {
-        if (tile.shape.m == 128 && tile.shape.n == 256 && tile.cluster.size == 1 && !tile.swap_ab) return {sizes, tile};
+        if (tile.shape.m == 128 && tile.shape.n == 256 && tile.cluster.size() == 1 && !tile.swap_ab)
+            return {sizes, tile};
     }
     ADD_FAILURE() << "no such tile ships";
     return {};
@@ -64,7 +65,7 @@ DeviceTimings timings_of(const DeviceDescription& gpu) {
                      .hertz = planner::cost(unpromoted.tile, work, gpu).clock_hertz};
     const Known promoted = known("1x128:128x128", Accumulation::promoted);
     for (const hopper::Kernel& tile : {unpromoted.tile, promoted.tile}) {
-        const planner::Loop loop = planner::loop(design_of(tile));
+        const planner::Loop loop = planner::loop(hopper::Design(tile));
         const double clocks = loop.tensor_clocks + loop.stall_clocks;
         const auto times = [&](std::int64_t waves, std::int64_t k_blocks, double hertz) {
             const double store = 2.0 * tile.shape.m * tile.shape.n / 30;

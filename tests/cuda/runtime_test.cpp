@@ -77,7 +77,7 @@ TEST(Runtime, ATileOfTwoBlocksIsLaunchedAsClusters) {
     EXPECT_EQ(machine.fake().last.config.attribute_count, 0U);
     EXPECT_EQ(machine.fake().last.config.grid[0], 100U);
     EXPECT_EQ(machine.fake().last.device, 1);
-    tile.cluster = {hopper::ClusterUse::share_b, 2};
+    tile.cluster = {.rows = 2};
     machine.runtime().run(g, tile, {});
     EXPECT_EQ(machine.fake().last.config.attribute_count, 1U);
     EXPECT_EQ(machine.fake().last.attribute.id, LaunchAttribute::cluster_dimension);

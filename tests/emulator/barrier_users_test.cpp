@@ -73,11 +73,11 @@ Names names_in(const std::string& cell) {
 
 /// The roles in the barriers' table. Asking `ended` is not a wait; "all blocks" are the same roles of others.
 Names roles_in(const std::string& cell) {
-    if (cell == "all but the scheduler") return {"load", "row_scales", "store", "multiply"};
+    if (cell == "all but warp 1") return {"load", "row_scales", "store", "multiply"};
     if (cell == "load, in end_waits") return {};
     Names roles = names_in(cell);
     roles.erase("all blocks");
-    if (roles.erase("warp 1") > 0) roles.insert({"block_and_epilogue_scales", "scheduler"});
+    if (roles.erase("warp 1") > 0) roles.insert("scheduler_and_scales");
     return roles;
 }
 

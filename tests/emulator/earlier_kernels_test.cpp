@@ -74,7 +74,7 @@ void expect_waits(const RowKernel& of, std::string_view call) {
     for (const Timing timing : {Timing::early, Timing::late}) {
         check::Case test(spec);
         EarlierKernels earlier(test);
-        const Conditions run{.sms = of.kernel.tile.cluster.k_slices() * 3,
+        const Conditions run{.sms = of.kernel.tile.cluster.k_slices * 3,
                              .tma = timing,
                              .wgmma = timing,
                              .seed = 3,

@@ -10,8 +10,8 @@ namespace tilewright::tests {
 
 template <hopper::Kernel tile>
 void add(std::vector<EmulatedKernel>& list) {
-    list.push_back(
-        {.tile = design_of(tile), .run = [](const hopper::AllArguments& arguments) { hopper::gemm<tile>(arguments); }});
+    list.push_back({.tile = hopper::Design(tile),
+                    .run = [](const hopper::AllArguments& arguments) { hopper::gemm<tile>(arguments); }});
 }
 
 }  // namespace tilewright::tests

@@ -33,7 +33,6 @@ hopper::KernelReport run_on_emulator(const EmulatedKernel& kernel, const Geometr
                       .tma = run.tma,
                       .wgmma = run.wgmma,
                       .seed = run.seed,
-                      .registers = kernel.tile.launch_registers,
                       .role = [&](int warp) { return hopper::word(role_of(kernel.tile, warp)); },
                       .counts = counts,
                       .lost_load = run.lost_load,
@@ -67,11 +66,12 @@ std::string outside_rows(const hopper::Design& tile, const Geometry& g, const em
     };
     const int rest = static_cast<int>(g.m % tile.d_rows);
     const std::int64_t k_blocks = (g.k + 127) / 128;
-    const std::int64_t tiles = hopper::tiles_along(static_cast<int>(g.n), cluster_columns(tile)) * g.groups;
+    const std::int64_t tiles =
+        hopper::tiles_along(static_cast<int>(g.n), tile.d_columns * tile.cluster.columns) * g.groups;
     const std::int64_t allowed = (rows_of_a(tile, rest) - rest) * k_blocks * tiles;
     // Blocks that share A load its scales for themselves.
-    const bool shares = tile.cluster.use == hopper::ClusterUse::share_a;
-    const std::int64_t allowed_scales = shares ? allowed * tile.cluster.size : allowed;
+    const bool shares = tile.cluster.columns > 1;
+    const std::int64_t allowed_scales = shares ? allowed * tile.cluster.size() : allowed;
     if (outside(g.a.values) <= allowed && outside(g.a.scales) <= allowed_scales) return {};
     return fmt::format("TMA was asked for {} rows of A and {} of its scales that do not exist; {} may be",
                        outside(g.a.values), outside(g.a.scales), allowed);

@@ -39,8 +39,7 @@ inline std::map<std::string, Row> table(const char* path, const std::string& hea
 }
 
 inline const char* word(Role role) {
-    constexpr const char* words[] = {"load",  "scheduler", "block_and_epilogue_scales", "row_scales", "store",
-                                     "spare", "multiply"};
+    constexpr const char* words[] = {"load", "scheduler_and_scales", "row_scales", "store", "spare", "multiply"};
     return words[static_cast<int>(role)];
 }
 

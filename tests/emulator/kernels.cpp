@@ -22,7 +22,7 @@ const std::vector<EmulatedKernel>& emulated_kernels() {
 EmulatedKernel emulated(const hopper::Kernel& tile) {
     const auto found =
         std::ranges::find_if(emulated_kernels(), [&](const EmulatedKernel& each) { return each.tile == tile; });
-    return found == emulated_kernels().end() ? EmulatedKernel{.tile = design_of(tile), .run = nullptr} : *found;
+    return found == emulated_kernels().end() ? EmulatedKernel{.tile = hopper::Design(tile), .run = nullptr} : *found;
 }
 
 EmulatedKernel emulated(const KernelRow& row) { return emulated(tile_of(row)); }

@@ -70,7 +70,7 @@ std::int64_t needed_products(const hopper::Design& tile, const check::CaseSpec& 
     constexpr int of_a_k_block = 4;
     std::int64_t shares = 0;
     const int tiles_m =
-        hopper::tiles_along(static_cast<int>(spec.m), cluster_rows(tile)) * (cluster_rows(tile) / tile.d_rows);
+        hopper::tiles_along(static_cast<int>(spec.m), tile.d_rows * tile.cluster.rows) * tile.cluster.rows;
     for (int row = 0; row < tiles_m * tile.d_rows; row += tile.d_rows) {
         for (int warpgroup = 0; warpgroup < tile.shape.warpgroups; ++warpgroup) {
             if (!tile.skips_rows || row + warpgroup * tile.rows_per_warpgroup < spec.m) ++shares;
@@ -160,7 +160,7 @@ bool any_kernel(Is is) {
 bool feeds(const Design& t) { return t.feed == hopper::FeedKind::transposed && t.loop == hopper::Loop::filling_next; }
 bool decodes(const Design& t) { return t.b.is_packed() && t.loop == hopper::Loop::filling_next; }
 bool fills_windows(const Design& t) { return t.feed == hopper::FeedKind::windowed && t.fills_next_window; }
-bool steps(const Design& t) { return t.loop == hopper::Loop::steps; }
+bool steps(const Design& t) { return t.order.chain == hopper::step_k; }
 
 /// Operands in registers are made ahead of the next multiplication: of 64 rows per warpgroup or 128, in one wgmma along
 /// n or two. Or there are too few registers.
@@ -179,7 +179,7 @@ TEST(Matrix, HasKernelsOfEachLoop) {
         [](const Design& t) {
             return t.feed == hopper::FeedKind::windowed && !t.fills_next_window && t.wgmmas_along_n == 2;
         },
-        [](const Design& t) { return t.has_wide_steps() && t.wgmmas_along_n == 2; },
+        [](const Design& t) { return t.order.chain == 0 && t.wide_rows && t.wgmmas_along_n == 2; },
         [](const Design& t) { return t.b.is_nvfp4() && t.loop == hopper::Loop::two_partials; },
         [](const Design& t) { return t.b.is_nvfp4() && t.loop != hopper::Loop::two_partials; },
         [](const Design& t) { return steps(t) && t.subtiles == 4; },

@@ -148,7 +148,7 @@ int races_of_kernel(const char* recipe, bool transposed_scales) {
         .grouping = tile.groups == hopper::Groups::rows ? Grouping::m_grouped_offsets : Grouping::dense,
         .recipe = parse_recipe(recipe).value(),
         .output = tile.output == hopper::Output::f32_by_tma ? Format::f32 : Format::bf16,
-        .m = tile.shape.m * tile.cluster.size + 5,
+        .m = tile.shape.m * tile.cluster.size() + 5,
         .n = tile.shape.n * 2,
         .k = 400,
         .groups = tile.groups == hopper::Groups::rows ? 6 : 1,
@@ -156,7 +156,7 @@ int races_of_kernel(const char* recipe, bool transposed_scales) {
         .in_place = tile.output == hopper::Output::f32_by_tma,
         .a_scales_transposed = transposed_scales,
         .b_scales_transposed = transposed_scales};
-    const EmulatedKernel kernel{.tile = design_of(tile),
+    const EmulatedKernel kernel{.tile = hopper::Design(tile),
                                 .run = [](const hopper::AllArguments& arguments) { hopper::gemm<tile>(arguments); }};
     for (const std::uint64_t seed : {0, 1}) EXPECT_EQ(difference(kernel, spec, {.sms = 2, .seed = seed}), "");
     return reports - before;
@@ -170,8 +170,7 @@ TEST(Races, ProductsHaveNone) {
         of_recipe(rows_of_both, {.shape = {.m = 128, .n = 64}, .stages = 3, .output = hopper::Output::f32_by_tma});
     constexpr hopper::Kernel grouped =
         of_recipe(blocks_of_both, {.shape = {.m = 128, .n = 32}, .stages = 3, .groups = hopper::Groups::rows});
-    constexpr hopper::Kernel pair{
-        .shape = {.m = 64, .n = 64, .warpgroups = 1}, .stages = 3, .cluster = {hopper::ClusterUse::share_b, 2}};
+    constexpr hopper::Kernel pair{.shape = {.m = 64, .n = 64, .warpgroups = 1}, .stages = 3, .cluster = {.rows = 2}};
     for (const bool transposed : {false, true}) {
         EXPECT_EQ(races_of_kernel<blocks>("1x128:128x128", transposed), 0);
         EXPECT_EQ(races_of_kernel<rows>("1x128:1x128", transposed), 0);
@@ -182,10 +181,9 @@ TEST(Races, ProductsHaveNone) {
         EXPECT_EQ(races_of_kernel<k_major(grouped)>("1x128:128x128", transposed), 0);
     }
     EXPECT_EQ(races_of_kernel<pair>("row:row", false), 0);
-    constexpr hopper::Kernel slices = of_recipe(blocks_of_both, {.shape = {.m = 64, .n = 16, .warpgroups = 1},
-                                                                 .stages = 3,
-                                                                 .swap_ab = true,
-                                                                 .cluster = {hopper::ClusterUse::split_k, 2}});
+    constexpr hopper::Kernel slices = of_recipe(
+        blocks_of_both,
+        {.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 3, .swap_ab = true, .cluster = {.k_slices = 2}});
     EXPECT_EQ(races_of_kernel<slices>("1x128:128x128", true), 0);
     constexpr hopper::Kernel tall{
         .shape = {.m = 128, .n = 96, .warpgroups = 1}, .stages = 3, .output = hopper::Output::f32_by_tma};

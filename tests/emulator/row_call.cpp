@@ -22,15 +22,12 @@ using Names = std::map<std::string, std::int64_t, std::less<>>;
 /// Rows and columns of D in a tile of the kernel and in a cluster's tiles.
 Names sizes_of(const planner::PlannedTile& tile) {
     const auto& [m, n, warpgroups] = tile.shape;
-    const auto& [use, blocks] = tile.cluster;
     const std::int64_t rows = tile.swap_ab ? n : m, columns = tile.swap_ab ? m : n;
-    const std::int64_t down = use == hopper::ClusterUse::share_b ? blocks : 1;
-    const std::int64_t across = use == hopper::ClusterUse::share_a ? blocks : 1;
     return {{"rows", rows},
             {"columns", columns},
-            {"cluster_rows", rows * down},
-            {"cluster_columns", columns * across},
-            {"cluster", blocks},
+            {"cluster_rows", rows * tile.cluster.rows},
+            {"cluster_columns", columns * tile.cluster.columns},
+            {"cluster", tile.cluster.size()},
             {"lowest", std::numeric_limits<std::int64_t>::min()},
             {"highest", std::numeric_limits<std::int64_t>::max()}};
 }
@@ -155,7 +152,7 @@ RowCall usual_call(const KernelRow& kernel, int number) {
     spec.a_scales_transposed = kernel.serves == Serves::bf16 || kernel.serves == Serves::f32;
     spec.b_scales_transposed = kernel.serves != Serves::any;
     if (kernel.operands == Operands::wide) spec.far_scales = {.one_row_in = 2, .spread = 254};
-    const int blocks = kernel.tile.cluster.size, turn = number % 4;
+    const int blocks = kernel.tile.cluster.size(), turn = number % 4;
     call.run = {.sms = blocks == 1 ? 1 + number % 5 : blocks * (1 + number % 2) + number % 2,
                 .tma = turn < 2 ? Timing::early : Timing::late,
                 .wgmma = turn % 2 == 0 ? Timing::early : Timing::late,

@@ -48,7 +48,7 @@ std::vector<Stamp> stamps(emulator::Timing timing) {
                                .k = k_blocks * 128,
                                .accumulation = Accumulation::promoted,
                                .a_scales_transposed = true};
-    const EmulatedKernel kernel{.tile = design_of(tile), .run = &run_with_log<tile>};
+    const EmulatedKernel kernel{.tile = hopper::Design(tile), .run = &run_with_log<tile>};
     EXPECT_EQ(difference(kernel, spec, {.sms = 1, .tma = timing, .wgmma = timing}), "");
     const auto* const first = reinterpret_cast<const Stamp*>(memory.data() + sizeof(hopper::KernelReport));
     return {first, first + warps * Stamp::per_warp()};

@@ -16,17 +16,17 @@ namespace tilewright::hopper {
 namespace {
 
 constexpr Kernel shown_kernel = tests::of_recipe(tests::blocks_of_both, {.shape = {.m = 256, .n = 128}, .stages = 3});
-constexpr Design shown = design_of(shown_kernel);
+constexpr Design shown = Design(shown_kernel);
 
 constexpr Design with_groups(Groups groups) {
     Kernel kernel = shown_kernel;
     kernel.groups = groups;
-    return design_of(kernel);
+    return Design(kernel);
 }
 constexpr Design with_cluster(const Cluster& cluster) {
     Kernel kernel = shown_kernel;
     kernel.cluster = cluster;
-    return design_of(kernel);
+    return Design(kernel);
 }
 
 TEST(Tables, WarpsHaveTheRolesAndRegistersThatTheCodeComputes) {
@@ -44,7 +44,7 @@ TEST(Tables, WarpsHaveTheRolesAndRegistersThatTheCodeComputes) {
         }
     }
     EXPECT_EQ(warps, shown.threads / warp_threads);
-    EXPECT_EQ(role_of(with_groups(Groups::rows), 1), Role::scheduler);
+    EXPECT_EQ(role_of(with_groups(Groups::rows), 1), Role::scheduler_and_scales);
 }
 
 /// The meaning of the words in the column `arrivals`, of kernels whose scales need a warp unless TMA loads them.
@@ -54,7 +54,7 @@ int arrivals(const std::string& words, const Design& tile, bool by_tma) {
     if (words == "1 + row scale warps") return 1 + row_scales;
     if (words == "warps of a warpgroup") return 4;
     if (words == "consumer warps") return consumers;
-    if (words == "consumer warps x cluster") return consumers * tile.cluster.size;
+    if (words == "consumer warps x cluster") return consumers * tile.cluster.size();
     if (words == "warps that take tiles") return 1 + row_scales + consumers + 1;
     return -1;
 }
@@ -73,14 +73,14 @@ TEST(Tables, BarriersHaveTheArrivalsThatTheCodeComputes) {
         const auto barrier = static_cast<BarrierName>(i);
         const std::string name = name_of(barrier);
         expect(barrier, name.starts_with("work")     ? grouped
-                        : name.starts_with("slices") ? with_cluster({ClusterUse::split_k, 4})
+                        : name.starts_with("slices") ? with_cluster({.k_slices = 4})
                                                      : shown);
     }
-    expect(BarrierName::empty, with_cluster({ClusterUse::share_b, 2}));
+    expect(BarrierName::empty, with_cluster({.rows = 2}));
     EXPECT_EQ(arrivals_at(BarrierName::work_empty, of_k, true, true),
               arrivals_at(BarrierName::work_empty, grouped, false, true))
         << "row_scales always";
-    EXPECT_EQ(arrivals_at(BarrierName::full, design_of({})), 1) << "no row scales";
+    EXPECT_EQ(arrivals_at(BarrierName::full, Design({})), 1) << "no row scales";
     // Waits for `unfinished`, which one thread ends, have the name of those for `full`.
     EXPECT_EQ(rows["unfinished"].at(3), "1");
     EXPECT_EQ(rows.size(), static_cast<std::size_t>(last) + 1) << "a row that nothing computes";

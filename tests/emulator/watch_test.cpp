@@ -32,7 +32,7 @@ void expect_end(const RowKernel& of, std::string_view call) {
     const int loads = static_cast<int>(spec.k / 128) * 2;  // of the first tile, at least
     for (const int lost : {0, loads - 1}) {
         const Timing timing = lost == 0 ? Timing::early : Timing::late;
-        const Conditions run{.sms = of.row.tile.cluster.size,
+        const Conditions run{.sms = of.row.tile.cluster.size(),
                              .tma = timing,
                              .wgmma = timing,
                              .seed = static_cast<std::uint64_t>(lost),

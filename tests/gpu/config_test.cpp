@@ -41,10 +41,10 @@ TEST_P(GpuConfigurations, EveryTileOnAnyNumberOfSms) {
         if (tile.output == hopper::Output::f32_by_tma && shape.n % 4 != 0) continue;  // D that TMA cannot store
         const Accumulation accumulation = tests::accumulation_of(tile);
         const bool f32 = tile.output == hopper::Output::f32_by_tma;
-        const hopper::Design design = design_of(tile);
+        const hopper::Design design = hopper::Design(tile);
         std::unique_ptr<GpuCase>& gpu = cases[{
             tile_recipe(tile) + std::string(design.feed == hopper::FeedKind::windowed ? ", wide" : ""), accumulation,
-            f32, tile_grouping(tile), design.cluster.k_slices(), tests::in_layout_of(tile, {}).layout}];
+            f32, tile_grouping(tile), design.cluster.k_slices, tests::in_layout_of(tile, {}).layout}];
         if (!gpu) {
             gpu = std::make_unique<GpuCase>(tests::in_layout_of(tile, {.grouping = tile_grouping(tile),
                                                                        .recipe = recipe_of(tile_recipe(tile)),

@@ -7,17 +7,18 @@ namespace tilewright::test {
 
 std::vector<hopper::Kernel> gpu_tiles() {
     using hopper::Kernel;
-    using enum hopper::ClusterUse;
     std::vector<Kernel> tiles = planner::shipped_kernels();
     for (const Kernel& tile :
          {Kernel{.shape = {.m = 64, .n = 8, .warpgroups = 1}, .stages = 8, .swap_ab = true},
           Kernel{.shape = {.m = 64, .n = 32, .warpgroups = 1}, .stages = 8, .swap_ab = true},
           Kernel{.shape = {.m = 128, .n = 64}, .stages = 6, .swap_ab = true},
           Kernel{.shape = {.m = 128, .n = 128}, .stages = 5, .swap_ab = true},
-          Kernel{.shape = {.m = 64, .n = 64, .warpgroups = 1}, .stages = 8, .swap_ab = true, .cluster = {split_k, 2}},
-          Kernel{.shape = {.m = 128, .n = 32}, .stages = 6, .swap_ab = true, .cluster = {split_k, 4}},
-          Kernel{.shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 8, .swap_ab = true, .cluster = {split_k, 8}},
-          Kernel{.shape = {.m = 128, .n = 128}, .stages = 4, .cluster = {split_k, 2}}}) {
+          Kernel{
+              .shape = {.m = 64, .n = 64, .warpgroups = 1}, .stages = 8, .swap_ab = true, .cluster = {.k_slices = 2}},
+          Kernel{.shape = {.m = 128, .n = 32}, .stages = 6, .swap_ab = true, .cluster = {.k_slices = 4}},
+          Kernel{
+              .shape = {.m = 64, .n = 16, .warpgroups = 1}, .stages = 8, .swap_ab = true, .cluster = {.k_slices = 8}},
+          Kernel{.shape = {.m = 128, .n = 128}, .stages = 4, .cluster = {.k_slices = 2}}}) {
         tiles.push_back(tests::of_recipe("row:row", tile));
         tiles.push_back(tests::of_recipe("1x128:128x128", tile));
         tiles.push_back(tiles.back());

@@ -98,10 +98,11 @@ void expect_all(const std::vector<Each>& list,
 
 void expect_tiles(bool of_groups_of_k) {
     std::vector<hopper::Kernel> tiles = gpu_tiles();
-    std::erase_if(tiles, [&](const hopper::Kernel& tile) { return design_of(tile).is_k_grouped() != of_groups_of_k; });
+    std::erase_if(tiles,
+                  [&](const hopper::Kernel& tile) { return hopper::Design(tile).is_k_grouped() != of_groups_of_k; });
     expect_all<hopper::Kernel>(tiles, [](const hopper::Kernel& tile, const GpuCase& noise) {
         std::string difference = repeat(tile, depth, noise);
-        if (design_of(tile).scale_route.copies) difference += repeat(tile, depth_copied, noise);
+        if (hopper::Design(tile).scale_route.copies) difference += repeat(tile, depth_copied, noise);
         return difference;
     });
 }

@@ -21,13 +21,13 @@ inline const char* tile_recipe(const hopper::Kernel& tile) {
 
 /// Kernels for windows of scales take weights with wide rows.
 inline check::FarScales tile_far_scales(const hopper::Kernel& tile) {
-    return {.one_row_in = design_of(tile).feed == hopper::FeedKind::windowed ? 2 : 0};
+    return {.one_row_in = hopper::Design(tile).feed == hopper::FeedKind::windowed ? 2 : 0};
 }
 
 /// Where groups begin anywhere, TMA can load only K-major scales: other kernels for one output run masked groups.
 inline Grouping tile_groups_of(const hopper::Kernel& tile) {
     const bool along_rows = !tile.scales_along_k;
-    const bool separate = tile.output != hopper::Output::any && along_rows && design_of(tile).has_row_scales();
+    const bool separate = tile.output != hopper::Output::any && along_rows && tile.order.has(ScaleUse::chains);
     return separate ? Grouping::m_grouped_masked : Grouping::m_grouped_offsets;
 }
 

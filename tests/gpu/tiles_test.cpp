@@ -31,7 +31,7 @@ void expect_bits(const hopper::Kernel& tile, check::CaseSpec spec) {
 
 /// Calls that a kernel for D of f32 serves.
 void expect_f32_bits(const hopper::Kernel& tile) {
-    const hopper::Design design = design_of(tile);
+    const hopper::Design design = hopper::Design(tile);
     for (const bool with_c : {false, true}) {
         for (const bool in_place : {false, true}) {
             if (in_place && !with_c) continue;
@@ -57,7 +57,7 @@ TEST(GpuTiles, EveryTile) {
             expect_f32_bits(tile);
             continue;
         }
-        const hopper::Design design = design_of(tile);
+        const hopper::Design design = hopper::Design(tile);
         const std::int64_t rows = design.d_rows, columns = design.d_columns;
         for (const std::int64_t k : {std::int64_t{16}, std::int64_t{128}, std::int64_t{1008}}) {
             expect_bits(tile, {.m = rows, .n = columns, .k = k});

@@ -57,7 +57,7 @@ template <Design tile, class Take>
 void run_schedule(const Mix& mix, Take take) {
     hopper::KernelReport report{};
     const hopper::Arguments arguments = arguments_of(mix, report);
-    emulator::launch({.blocks = mix.blocks, .cluster = tile.cluster.size, .threads = hopper::warp_threads}, [&] {
+    emulator::launch({.blocks = mix.blocks, .cluster = tile.cluster.size(), .threads = hopper::warp_threads}, [&] {
         hopper::GroupedSchedule<tile> schedule(arguments, hopper::block_index(), hopper::block_count());
         for (WorkTile work = schedule.next(); work.exists != 0; work = schedule.next()) {
             if (hopper::lane_index() == 0) take(work);
@@ -77,7 +77,7 @@ Taken tiles_of(const Mix& mix) {
 template <Design tile>
 Taken expected(const Mix& mix) {
     const Geometry& g = mix.geometry;
-    constexpr int wide = tile.shape.n * tile.cluster.size;
+    constexpr int wide = tile.shape.n * tile.cluster.size();
     const std::int64_t columns = (g.n + wide - 1) / wide * wide;
     Taken taken;
     for (const GroupGemm& gemm : group_gemms(g)) {
@@ -164,7 +164,7 @@ void expect_tiles(const Mix& mix, int number, bool ends = false) {
 }
 
 constexpr Design tile_of(int m, int n, int warpgroups, const hopper::Cluster& cluster = {}) {
-    return design_of(
+    return hopper::Design(
         Kernel{.shape = {.m = m, .n = n, .warpgroups = warpgroups}, .cluster = cluster, .groups = Groups::rows});
 }
 
@@ -179,7 +179,7 @@ void expect_every_tile_once(int mixes) {
         g.groups = 1 + static_cast<std::int64_t>(random() % (random() % 4 == 0 ? 300 : 40));
         g.m = static_cast<std::int64_t>(random() % 1500);
         g.n = 1 + static_cast<std::int64_t>(random() % (3 * tile.shape.n));
-        mix.blocks = tile.cluster.size * (1 + static_cast<int>(random() % 7));
+        mix.blocks = tile.cluster.size() * (1 + static_cast<int>(random() % 7));
         mix.raster_width = 1 + static_cast<int>(random() % 3);
         fill_entries(mix, random);
         expect_tiles<tile>(mix, i);
@@ -189,7 +189,7 @@ void expect_every_tile_once(int mixes) {
 TEST(GroupedSchedule, TakesEveryTileOnce) {
     expect_every_tile_once<tile_of(64, 128, 1)>(sampled(200, 8));
     expect_every_tile_once<tile_of(192, 64, 3)>(sampled(100, 8));
-    expect_every_tile_once<tile_of(128, 32, 2, {hopper::ClusterUse::share_a, 2})>(sampled(100, 8));
+    expect_every_tile_once<tile_of(128, 32, 2, {.columns = 2})>(sampled(100, 8));
 }
 
 /// For contiguous indices, hundreds of rows are skipped at once.

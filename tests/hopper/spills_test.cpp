@@ -50,7 +50,7 @@ protected:
     /// All of the products have the registers that the design counts with; these of them are compiled.
     void expect_none(const std::vector<Kernel>& tiles, bool (*is_compiled)(std::size_t)) const {
         for (std::size_t i = 0; i < tiles.size(); ++i) {
-            const Design design = design_of(tiles[i]);
+            const Design design = hopper::Design(tiles[i]);
             EXPECT_LE(design.mma_registers, design.mma_register_budget) << launch::describe(tiles[i]);
             EXPECT_EQ(planner::contradiction(tiles[i]), nullptr) << launch::describe(tiles[i]);
             if (!is_compiled(i)) continue;
@@ -94,7 +94,7 @@ Kernel family_of(const char* recipe, Groups groups, std::optional<Format> expand
 Tiles legal_tiles(const Kernel& shapeless) {
     Tiles list = planner::shipped_tiles(shapeless);
     std::erase_if(list, [](const Kernel& kernel) {
-        const Design tile = design_of(kernel);
+        const Design tile = hopper::Design(kernel);
         const bool narrow = tile.b.is_packed() || tile.shape.warpgroups <= 2;
         const bool tall = tile.b.is_packed() && tile.rows_per_warpgroup != wgmma_m;
         return tall || tile.cluster.shares_operand() || !narrow || tile.mma_registers > tile.mma_register_budget ||

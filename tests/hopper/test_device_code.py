@@ -30,11 +30,11 @@ DESIGN = """
 #include "hopper/description/design.h"
 using namespace tilewright::hopper;
 template <Kernel kernel> __global__ void run(int* out) {
-    constexpr Design design = design_of(kernel);
+    constexpr Design design = Design(kernel);
     *out = design.shared_bytes + design.consumer_registers;
 }
 template __global__ void run<Kernel{.shape = {.m = 64, .n = 96, .warpgroups = 1}, .stages = 6}>(int*);
-static_assert(design_of(Kernel{.shape = {.m = 256}}).threads == 384);
+static_assert(Design(Kernel{.shape = {.m = 256}}).threads == 384);
 """
 
 

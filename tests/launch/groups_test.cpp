@@ -115,15 +115,15 @@ TEST(Groups, RowsOfALoadWarpgroupByWarpgroup) {
     hopper::Kernel pair = tile();
     pair.shape.m = 192;
     pair.shape.warpgroups = 3;
-    EXPECT_EQ(design_of(pair).operand_a().box_rows, 64);
-    pair.cluster = {hopper::ClusterUse::share_a, 2};
-    EXPECT_EQ(design_of(pair).operand_a().box_rows, 96) << "half of the tile is no multiple of 64 rows";
-    EXPECT_EQ(design_of(pair).operand_b().box_rows, 128);
+    EXPECT_EQ(hopper::Design(pair).operand_a().box_rows, 64);
+    pair.cluster = {.columns = 2};
+    EXPECT_EQ(hopper::Design(pair).operand_a().box_rows, 96) << "half of the tile is no multiple of 64 rows";
+    EXPECT_EQ(hopper::Design(pair).operand_b().box_rows, 128);
 }
 
 TEST(Groups, TheGridServesAnySizes) {
     constexpr int sms = 1000;
-    const hopper::Design tile = design_of(launch::tile());
+    const hopper::Design tile = hopper::Design(launch::tile());
     // Two tiles of columns. Each group's last rows may take a separate tile.
     EXPECT_EQ(blocks(grouped(Grouping::m_grouped_offsets, 1024, 7), tile, sms), (8 + 7) * 2);
     EXPECT_EQ(blocks(grouped(Grouping::m_grouped_offsets, 3, 7), tile, sms), (1 + 3) * 2);

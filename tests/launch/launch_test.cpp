@@ -37,8 +37,8 @@ TEST(Launch, CarriesSizesStridesAndScales) {
     EXPECT_EQ(arguments.scales_a.k_blocks, 8);
     EXPECT_EQ(arguments.scales_b.rows, 2);
     EXPECT_EQ(arguments.scales_b.row_stride, 8);
-    EXPECT_EQ(launched.threads, design_of(block_scaled_tile()).threads);
-    EXPECT_EQ(launched.shared_bytes, design_of(block_scaled_tile()).shared_bytes);
+    EXPECT_EQ(launched.threads, hopper::Design(block_scaled_tile()).threads);
+    EXPECT_EQ(launched.shared_bytes, hopper::Design(block_scaled_tile()).shared_bytes);
 }
 
 TEST(Launch, ABiasIsAnAddendOfItsOwnFormat) {
@@ -101,7 +101,7 @@ TEST(Launch, DOfF32IsAccumulatedAlongItsRowsWhereBStaysInL2) {
     Geometry g = block_scaled(4096, 4096, 4096);
     hopper::Kernel kernel = block_scaled_tile();
     kernel.output = hopper::Output::f32_by_tma;
-    const hopper::Design tile = design_of(kernel);
+    const hopper::Design tile = hopper::Design(kernel);
     EXPECT_EQ(raster_width(g, tile), 8) << "without C";
     g.c = g.d;
     EXPECT_EQ(raster_width(g, tile), 2) << "17 MB";
@@ -110,7 +110,7 @@ TEST(Launch, DOfF32IsAccumulatedAlongItsRowsWhereBStaysInL2) {
     g.grouping.grouping = Grouping::k_grouped_flat;
     g.groups = 2;
     EXPECT_EQ(raster_width(g, tile), 2) << "15 MB of each group";
-    EXPECT_EQ(raster_width(g, design_of(block_scaled_tile())), 8);
+    EXPECT_EQ(raster_width(g, hopper::Design(block_scaled_tile())), 8);
 }
 
 TEST(Launch, AVariantThatContradictsTheCallIsRefused) {
@@ -123,7 +123,7 @@ TEST(Launch, AVariantThatContradictsTheCallIsRefused) {
 }
 
 TEST(Launch, ABlockForEachTileUpToTheSms) {
-    const hopper::Design tile = design_of(block_scaled_tile());
+    const hopper::Design tile = hopper::Design(block_scaled_tile());
     EXPECT_EQ(blocks(block_scaled(1, 1, 128), tile, 132), 1);
     EXPECT_EQ(blocks(block_scaled(129, 257, 128), tile, 132), 6);
     EXPECT_EQ(blocks(block_scaled(8192, 8192, 128), tile, 132), 132);
@@ -138,13 +138,13 @@ TEST(Launch, ABlockForEachTileUpToTheSms) {
 
 TEST(Launch, ClustersAreWholeAndFitTheSms) {
     hopper::Kernel kernel = block_scaled_tile();
-    kernel.cluster = {hopper::ClusterUse::share_b, 2};
-    hopper::Design tile = design_of(kernel);
+    kernel.cluster = {.rows = 2};
+    hopper::Design tile = hopper::Design(kernel);
     EXPECT_EQ(blocks(block_scaled(128, 128, 128), tile, 132), 2);
     EXPECT_EQ(blocks(block_scaled(384, 128, 128), tile, 132), 4);
     EXPECT_EQ(blocks(block_scaled(8192, 8192, 128), tile, 131), 130);
-    kernel.cluster = {hopper::ClusterUse::share_a, 2};
-    tile = design_of(kernel);
+    kernel.cluster = {.columns = 2};
+    tile = hopper::Design(kernel);
     EXPECT_EQ(blocks(block_scaled(384, 128, 128), tile, 132), 6);
 }
 
@@ -152,7 +152,7 @@ TEST(Launch, HugeSizesDoNotOverflow) {
     constexpr std::int64_t huge = std::numeric_limits<int>::max();
     Geometry g = block_scaled(huge, huge, 128);
     g.groups = huge;
-    EXPECT_EQ(blocks(g, design_of(block_scaled_tile()), 132), 132);
+    EXPECT_EQ(blocks(g, hopper::Design(block_scaled_tile()), 132), 132);
 }
 
 }  // namespace

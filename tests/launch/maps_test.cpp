@@ -97,7 +97,7 @@ TEST(Maps, COfF32IsLoadedInTheBoxesThatDIsStoredIn) {
 }
 
 TEST(Maps, EachBlockOfAClusterFetchesItsShare) {
-    const hopper::Kernel tile{.shape = {.m = 256}, .cluster = {hopper::ClusterUse::share_b, 2}};
+    const hopper::Kernel tile{.shape = {.m = 256}, .cluster = {.rows = 2}};
     Geometry g = block_scaled(512, 512, 512);
     const Launch launched = lowered(g, tile, 132);
     EXPECT_EQ(launched.cluster, 2);
@@ -128,7 +128,7 @@ TEST(Maps, TheLastTileOfRowsLoadsThoseThatExist) {
 }
 
 TEST(Maps, BlocksThatShareALoadEqualPartsOfTheLastTile) {
-    hopper::Kernel tile{.shape = {.m = 256}, .stages = 3, .cluster = {hopper::ClusterUse::share_a, 2}};
+    hopper::Kernel tile{.shape = {.m = 256}, .stages = 3, .cluster = {.columns = 2}};
     for (const auto& [m, rows] : {std::pair{1U, 8U}, {256U + 16, 8U}, {256U + 17, 16U}, {256U + 239, 120U}}) {
         Geometry g = block_scaled(m, 512, 512);
         g.a.recipe.granularity = g.b.recipe.granularity = Granularity::row;
@@ -251,7 +251,7 @@ TEST(Maps, AlignedOutputsAreStoredByTma) {
     EXPECT_EQ(launched.d->sizes[1], 300U);
     EXPECT_EQ(launched.d->strides[0], 400U);
     EXPECT_EQ(launched.d->box[0], 64U);
-    EXPECT_EQ(launched.d->box[1], static_cast<hopper::u32>(design_of(block_scaled_tile()).store_rows()));
+    EXPECT_EQ(launched.d->box[1], static_cast<hopper::u32>(hopper::Design(block_scaled_tile()).store_rows()));
     EXPECT_TRUE(launched.d->swizzled);
     g.output = Format::f32;
     launched = lowered(g, block_scaled_tile(), 132);

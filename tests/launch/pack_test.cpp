@@ -128,10 +128,10 @@ TEST(TileCode, EveryFieldIsInTheName) {
                                       {.shape = {.warpgroups = 3}},
                                       {.stages = 5},
                                       {.swap_ab = true},
-                                      {.cluster = {hopper::ClusterUse::share_a, 2}},
-                                      {.cluster = {hopper::ClusterUse::share_b, 2}},
-                                      {.cluster = {hopper::ClusterUse::split_k, 2}},
-                                      {.cluster = {hopper::ClusterUse::split_k, 4}},
+                                      {.cluster = {.columns = 2}},
+                                      {.cluster = {.rows = 2}},
+                                      {.cluster = {.k_slices = 2}},
+                                      {.cluster = {.k_slices = 4}},
                                       {.order = {.step = StepKind::bf16}},
                                       {.order = {.step = StepKind::fp8}},
                                       {.order = {.chain = 32}},
@@ -170,7 +170,7 @@ TEST(TileCode, EveryFieldIsInTheName) {
 TEST(TileCode, IsAnInstantiationInFullWords) {
     EXPECT_EQ(launch::kernel_expression(tests::of_recipe("1x128:row", {.shape = {.m = 256}})),
               "tilewright::hopper::gemm<tilewright::hopper::Kernel{.shape = {.m = 256, .n = 128, .warpgroups = 2}, "
-              ".stages = 4, .swap_ab = false, .cluster = {.use = tilewright::hopper::ClusterUse(0), .size = 1}, "
+              ".stages = 4, .swap_ab = false, .cluster = {.rows = 1, .columns = 1, .k_slices = 1}, "
               ".order = {.step = tilewright::StepKind(0), .chain = 128, .a = tilewright::ScaleUse(1), "
               ".b = tilewright::ScaleUse(2), .folded = tilewright::Folded(0), .defers = true}, "
               ".a = {.values = tilewright::hopper::ValueFormat(0), .form = tilewright::hopper::Form(0), "

@@ -282,7 +282,7 @@ TEST(PreparedLaunches, BothTensorScalesArePartOfAlpha) {
     const Geometry g = geometry(p);
     const hopper::Kernel tile = planner::chosen_tile(p, gpu_call(g), h200());
     EXPECT_TRUE(tile.a.is_nvfp4());
-    EXPECT_TRUE(hopper::design_of(tile).scales_alpha);
+    EXPECT_FALSE(hopper::Design(tile).has_epilogue_scales);
     const Launch launch = test::lowered(after_workspace(g, workspace_plan(g), address(0x80000)), tile, 132);
     EXPECT_EQ(launch.arguments.scales_a.data, address(0x30000));
     EXPECT_EQ(launch.arguments.scales_b.data, address(0x50000));

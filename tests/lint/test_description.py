@@ -161,7 +161,7 @@ def test_the_command_prints_every_figure():
     assert done.returncode == 0, done.stderr
     table = done.stdout.split("\n\n")[0].split("\n")
     assert len(table) == 2 + 12 and len({line.find(" 90 ") for line in table if " 90 " in line}) == 1
-    assert "function design_of" in done.stdout and "field Kernel::" in done.stdout
+    assert "function role_of" in done.stdout and "field Kernel::" in done.stdout
 
 
 def test_the_command_refuses_a_folder_without_kernels(tmp_path):

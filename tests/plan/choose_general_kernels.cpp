@@ -131,7 +131,7 @@ void add_call(const check::GeneralCall& each, std::vector<Kind>& kinds) {
     }
     Call call{.seconds = {}, .key = work.key};
     for (const hopper::Kernel& tile : kind->tiles) {
-        const bool may = tile.cluster.k_slices() == usual.cluster.k_slices() && !why_illegal(tile, work, h200());
+        const bool may = tile.cluster.k_slices == usual.cluster.k_slices && !why_illegal(tile, work, h200());
         call.seconds.push_back(may ? cost(variant(work.geometry, tile), work, h200()).seconds : never);
     }
     const auto at = std::ranges::find(kind->tiles, general_kernel(usual));

@@ -181,7 +181,7 @@ TEST(Choice, TakesSizesOfAnyMagnitude) {
             EXPECT_GE(chosen.tiles, 1);
             const hopper::Kernel tile =
                 device_tile(planned_tile(chosen), shapeless_kernel(workload(problem_of(sizes))));
-            EXPECT_LE(chosen.grid, h200().sms * design_of(tile).blocks_per_sm);
+            EXPECT_LE(chosen.grid, h200().sms * hopper::Design(tile).blocks_per_sm);
         }
     }
 }
@@ -265,11 +265,11 @@ TEST(Choice, SlicesTakeWholeClusters) {
     ProblemSizes sizes = dense(64, 7168, 7168);
     for (const Plan& plan : explain(problem_of(sizes)).legal) {
         const PlannedTile tile = planned_tile(plan);
-        const auto [use, blocks_of_cluster] = tile.cluster;
-        if (use != hopper::ClusterUse::split_k) continue;
+        const int blocks_of_cluster = tile.cluster.k_slices;
+        if (blocks_of_cluster == 1) continue;
         EXPECT_EQ(plan.grid % blocks_of_cluster, 0);
         const hopper::Kernel kernel = device_tile(tile, shapeless_kernel(workload(problem_of(sizes))));
-        const int blocks = design_of(kernel).blocks_per_sm;
+        const int blocks = hopper::Design(kernel).blocks_per_sm;
         EXPECT_LE(plan.grid, blocks * (blocks_of_cluster == 2 ? 132 : 120)) << plan.tile;
         EXPECT_GT(plan.cost.reduction, 0);
         splits.insert(blocks_of_cluster);

@@ -165,9 +165,9 @@ TEST(ExpandedWeights, OfBf16AreSplitWherePackedOnesAre) {
     hopper::Kernel expanded = device_tile(tile, scales);
     tile.swap_ab = true;
     hopper::Kernel packed = device_tile(tile, with_packed_weights(scales));
-    ASSERT_NE(design_of(expanded).stage_k, design_of(packed).stage_k);
+    ASSERT_NE(hopper::Design(expanded).stage_k, hopper::Design(packed).stage_k);
     for (const int slices : {2, 4, 8}) {
-        expanded.cluster = packed.cluster = {hopper::ClusterUse::split_k, slices};
+        expanded.cluster = packed.cluster = {.k_slices = slices};
         for (const std::int64_t k : {1024, 1030, 1088, 1090, 2880, 7168, 7200}) {
             EXPECT_EQ(k_splits(expanded, k), k_splits(packed, k)) << k;
         }
@@ -190,12 +190,12 @@ TEST(ExpandedWeights, TakeNoTunedTileThatWouldChangeBits) {
     const char* const whole = "64x128x128 stages=5 warpgroups=1";
     const Explanation rejected = explain(problem, h200(), {row(work.key, split)});
     EXPECT_EQ(rejected.tuned_by, "");
-    EXPECT_EQ(choose(work, h200(), {row(work.key, split)}).cluster.k_slices(), 1);
+    EXPECT_EQ(choose(work, h200(), {row(work.key, split)}).cluster.k_slices, 1);
     EXPECT_NE(explain(problem, h200(), {row(work.key, whole)}).tuned_by, "");
     EXPECT_EQ(explain(problem, h200(), {row("dense 1x128:row bf16 m=4096 n=4096 k=7168", whole)}).tuned_by, "");
     // One for packed weights says where k is split.
     const TunedRow of_packed = row(work.if_not_expanded->key, "64x64x128 stages=6 warpgroups=1 swap split=4");
-    EXPECT_EQ(choose(work, h200(), {of_packed}).cluster.k_slices(), 4);
+    EXPECT_EQ(choose(work, h200(), {of_packed}).cluster.k_slices, 4);
 }
 
 }  // namespace

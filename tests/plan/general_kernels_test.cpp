@@ -52,7 +52,7 @@ TEST(GeneralKernels, SplitKAsTheUsualTile) {
         const Geometry g = geometry(problem);
         const TileChoice tiles = chosen_tiles(problem, gpu_call(g), h200());
         EXPECT_EQ(k_splits(tiles.usual, g.k), k_splits(tiles.general, g.k)) << workload(problem).key;
-        if (!(tiles.usual == tiles.general)) ++replaced[tiles.usual.cluster.k_slices()];
+        if (!(tiles.usual == tiles.general)) ++replaced[tiles.usual.cluster.k_slices];
     };
     for (const check::GeneralCall& call : fitted_calls()) expect_same(call.problem);
     for (const Problem& problem : random_problems(tests::sampled(1000, 23))) expect_same(problem);

@@ -67,7 +67,7 @@ TEST(GroupsOfK, EveryPromotedCallHasAKernelThatShips) {
 
 TEST(GroupsOfK, HaveATileOfEachGroupForEachTileOfDAndShareOperands) {
     const Workload work = workload(problem_of(gradient(both_row_scaled, 8, 8192)));
-    const hopper::Design tile = design_of(choose(work, h200(), {}));
+    const hopper::Design tile = hopper::Design(choose(work, h200(), {}));
     const TileDistribution over = tile_distribution(tile, work, h200());
     EXPECT_EQ(over.tiles, 8.0 * (4096 / tile.d_rows) * (7168 / tile.d_columns));
     EXPECT_EQ(over.k_blocks, 8192 / 8 / 128);

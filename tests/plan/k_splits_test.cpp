@@ -18,10 +18,9 @@ namespace {
 
 TEST(KSplits, AreMultiplesOfAStageThatDivideKEvenly) {
     EXPECT_TRUE(k_splits({}, 1000).empty());
-    EXPECT_EQ(k_splits({.cluster = {hopper::ClusterUse::split_k, 4}}, 1000),
-              (std::vector<std::int64_t>{256, 512, 768}));
-    EXPECT_EQ(k_splits({.cluster = {hopper::ClusterUse::split_k, 2}}, 7168), (std::vector<std::int64_t>{3584}));
-    EXPECT_EQ(k_splits({.cluster = {hopper::ClusterUse::split_k, 8}}, 3 * 128),
+    EXPECT_EQ(k_splits({.cluster = {.k_slices = 4}}, 1000), (std::vector<std::int64_t>{256, 512, 768}));
+    EXPECT_EQ(k_splits({.cluster = {.k_slices = 2}}, 7168), (std::vector<std::int64_t>{3584}));
+    EXPECT_EQ(k_splits({.cluster = {.k_slices = 8}}, 3 * 128),
               (std::vector<std::int64_t>{0, 0, 128, 128, 128, 256, 256}));
 }
 
@@ -65,7 +64,7 @@ TEST(KSplits, WideRowsOfPackedWeightsChangeNoChoice) {
                         const Geometry g = geometry(wide);
                         const hopper::Kernel tile = chosen_tile(wide, gpu_call(g), h200());
                         EXPECT_EQ(k_splits(tile, 7168), splits);
-                        EXPECT_TRUE(design_of(variant(g, tile)).feed == hopper::FeedKind::windowed);
+                        EXPECT_TRUE(hopper::Design(variant(g, tile)).feed == hopper::FeedKind::windowed);
                         EXPECT_TRUE(can_run(g, variant(g, tile)));
                         EXPECT_FALSE(can_run(g, tile)) << "a kernel without windows";
                     }
@@ -97,7 +96,7 @@ TEST(KSplits, WideRowsForBf16ChangeNoChoice) {
                     const Geometry g = geometry(problem);
                     const Geometry product = after_workspace(g, workspace_plan(g), nullptr);
                     const hopper::Kernel tile = chosen_tile(problem, gpu_call(g), h200());
-                    EXPECT_TRUE(design_of(variant(product, tile)).has_wide_steps());
+                    EXPECT_TRUE(variant(product, tile).wide_rows);
                     EXPECT_TRUE(can_run(product, variant(product, tile)));
                     EXPECT_FALSE(can_run(product, tile)) << "the kernel of other rows";
                 }
@@ -169,7 +168,7 @@ TEST(KSplits, OfEveryDeviceAreThoseThatItsLaunchesUse) {
                 const hopper::Kernel tile = variant(g, chosen_tile(problem, gpu_call(g), device));
                 of_device.push_back(planned_k_splits(problem, device));
                 EXPECT_EQ(of_device.back(), k_splits(tile, k)) << device.name << " " << m << " " << n << " " << k;
-                split += tile.cluster.k_slices() > 1 ? 1 : 0;
+                split += tile.cluster.k_slices > 1 ? 1 : 0;
             }
         }
         answers.insert(of_device);

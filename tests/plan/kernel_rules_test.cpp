@@ -33,14 +33,14 @@ Kernel expanded(Format values) {
 
 const std::vector<Rule>& rules() {
     static const std::vector<Rule> list{
-        {"several blocks share an operand or split k, a single block does neither",
-         {},
-         [](Kernel& k) { k.cluster.size = 2; }},
-        {"several blocks share an operand or split k, a single block does neither",
-         {},
-         [](Kernel& k) { k.cluster.use = ClusterUse::split_k; }},
+        {"the blocks of a cluster share a, share b or split k",
+         {.cluster = {.rows = 2}},
+         [](Kernel& k) { k.cluster.columns = 2; }},
+        {"the blocks of a cluster share a, share b or split k",
+         {.cluster = {.columns = 2}},
+         [](Kernel& k) { k.cluster.k_slices = 2; }},
         {"blocks of a cluster have one arrival per warp",
-         {.cluster = {ClusterUse::share_b, 2}},
+         {.cluster = {.rows = 2}},
          [](Kernel& k) { k.debug.every_lane_arrives = true; }},
         {"packed weights are b", {}, [](Kernel& k) { k.a.form = Form::tiles; }},
         {"packed weights are decoded on the rows of the tensor core, with swap", of_recipe("row:mxfp4"),
@@ -48,9 +48,7 @@ const std::vector<Rule>& rules() {
         {"packed weights are decoded to e4m3 or bf16", of_recipe("row:mxfp4"),
          [](Kernel& k) { k.b.values = ValueFormat::e5m2; }},
         {"packed weights take registers that this kernel needs", of_recipe("row:mxfp4"),
-         [](Kernel& k) {
-             k.cluster = {ClusterUse::share_a, 2};
-         }},
+         [](Kernel& k) { k.cluster = {.columns = 2}; }},
         {"packed weights take registers that this kernel needs", of_recipe("row:mxfp4"),
          [](Kernel& k) { k.groups = Groups::k_aligned; }},
         {"an N-major b is on the rows of the tensor core, with swap", {}, [](Kernel& k) { k.b.form = Form::columns; }},
@@ -59,9 +57,7 @@ const std::vector<Rule>& rules() {
          [](Kernel& k) { k.a.form = Form::columns; }},
         {"an MN-major operand is taken from registers, which blocks do not share",
          {.a = {.form = Form::columns}},
-         [](Kernel& k) {
-             k.cluster = {ClusterUse::share_b, 2};
-         }},
+         [](Kernel& k) { k.cluster = {.rows = 2}; }},
         {"only packed weights have wide rows", {}, [](Kernel& k) { k.wide_rows = true; }},
         {"values are read in place for fp8 with scales of rows", of_recipe("bf16:mxfp4"),
          [](Kernel& k) { k.b.form = Form::rows_and_tiles; }},
@@ -74,9 +70,7 @@ const std::vector<Rule>& rules() {
         {"kernels for bf16, 1x32 scales or expanded weights are for any output", expanded(Format::e4m3),
          [](Kernel& k) { k.output = Output::bf16_by_tma; }},
         {"kernels of bf16 on both sides are K-major, without pairs of blocks", expanded(Format::bf16),
-         [](Kernel& k) {
-             k.cluster = {ClusterUse::share_b, 2};
-         }},
+         [](Kernel& k) { k.cluster = {.rows = 2}; }},
         {"kernels of bf16 on both sides are K-major, without pairs of blocks", expanded(Format::bf16),
          [](Kernel& k) { k.groups = Groups::k_anywhere; }},
         {"kernels for 1x32 scales are K-major, without pairs of blocks", of_recipe("mxfp8:mxfp8"),
@@ -85,9 +79,7 @@ const std::vector<Rule>& rules() {
          [](Kernel& k) { k.shape.m = 256; }},
         {"k-grouped kernels are K-major, without clusters",
          {.groups = Groups::k_anywhere},
-         [](Kernel& k) {
-             k.cluster = {ClusterUse::split_k, 2};
-         }},
+         [](Kernel& k) { k.cluster = {.k_slices = 2}; }},
         {"k-grouped kernels are K-major, without clusters",
          {.groups = Groups::k_aligned},
          [](Kernel& k) { k.a.form = Form::columns; }},

@@ -22,7 +22,7 @@ struct Measured {
 };
 
 double busy_percent(const hopper::Kernel& tile) {
-    const Loop rate = loop(design_of(tile));
+    const Loop rate = loop(hopper::Design(tile));
     return 100 * rate.tensor_clocks / (rate.tensor_clocks + rate.stall_clocks);
 }
 
@@ -60,7 +60,7 @@ TEST(Loop, TakesTheClocksOfTheKernels) {
         {64, 88, 1, true, 376},     {64, 72, 1, true, 352},     {64, 40, 1, true, 304},     {64, 32, 1, true, 302},
         {64, 16, 1, true, 273},     {64, 8, 1, true, 262}};
     for (const Clocks& row : rows) {
-        const Loop rate = loop(design_of(promoting_tile(row.m, row.n, row.warpgroups, row.swap)));
+        const Loop rate = loop(hopper::Design(promoting_tile(row.m, row.n, row.warpgroups, row.swap)));
         EXPECT_NEAR((rate.tensor_clocks + rate.stall_clocks) / row.clocks, 1, 0.08)
             << row.m << "x" << row.n << (row.swap ? " swapped" : "");
     }
@@ -83,7 +83,7 @@ TEST(Loop, IsAsBusyAsWasMeasured) {
 }
 
 TEST(Loop, TakesTheTensorClocksOfTheHardware) {
-    EXPECT_EQ(loop(design_of(promoting_tile(128, 128, 2))).tensor_clocks, 128 * 128 * 128 / 4096.0);
+    EXPECT_EQ(loop(hopper::Design(promoting_tile(128, 128, 2))).tensor_clocks, 128 * 128 * 128 / 4096.0);
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ TEST(PaddedGroups, AreNoMoreThanBlocksOfRows) {
     EXPECT_EQ(work.total_rows, 492);
     const auto tiles = [&](int rows) {
         const hopper::Kernel tile{.shape = {.m = rows, .warpgroups = 1}, .groups = hopper::Groups::rows};
-        return tile_distribution(design_of(tile), work, h200()).row_tiles;
+        return tile_distribution(hopper::Design(tile), work, h200()).row_tiles;
     };
     EXPECT_NEAR(tiles(64), 2, 0.05) << "padding is computed";
     EXPECT_NEAR(tiles(128), 1, 0.05);

@@ -49,7 +49,7 @@ TEST(ScalePairs, TakeKernelsOfOneBlockWithoutSlices) {
                     const std::vector<hopper::Kernel> list = unshipped_tiles(shapeless);
                     EXPECT_NE(std::ranges::find(list, tile), list.end())
                         << recipe << " " << name(grouping) << " " << name(layout) << " " << size;
-                    EXPECT_EQ(tile.cluster.size, 1);
+                    EXPECT_EQ(tile.cluster.size(), 1);
                     const hopper::Kernel kernel = variant(work.geometry, tile);
                     hopper::Kernel expected = is_k_grouped(grouping) ? f32_kernel(tile) : tile;
                     if (!is_k_grouped(grouping)) expected.output = hopper::Output::bf16_by_tma;
@@ -92,7 +92,7 @@ TEST(ScalePairs, TmaLoadsScalesOfRowsAlone) {
         const hopper::Kernel tile =
             choose(workload(problem_of(call(recipe, Grouping::dense, Layout::nt, 1024))), h200(), {});
         const bool of_rows = g.a.recipe.granularity == Granularity::block_1x128;
-        EXPECT_EQ(loads_scales_by_tma(g, design_of(tile)), of_rows) << recipe;
+        EXPECT_EQ(loads_scales_by_tma(g, hopper::Design(tile)), of_rows) << recipe;
     }
 }
 

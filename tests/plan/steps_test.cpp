@@ -45,9 +45,9 @@ TEST(Steps, EveryPairTakesAShapeThatServesThem) {
                     const hopper::Kernel shapeless = shapeless_kernel(work), tile = choose(work, h200(), {});
                     const std::vector<hopper::Kernel> list = shipped_tiles(shapeless);
                     EXPECT_NE(std::ranges::find(list, tile), list.end()) << recipe << " " << m;
-                    const hopper::Design design = design_of(tile);
+                    const hopper::Design design = hopper::Design(tile);
                     EXPECT_EQ(contradiction(tile), nullptr) << recipe;
-                    EXPECT_EQ(design.loop, hopper::Loop::steps) << recipe;
+                    EXPECT_EQ(design.order.chain, hopper::step_k) << recipe;
                     EXPECT_LE(design.mma_registers, design.mma_register_budget) << recipe;
                     EXPECT_EQ(variant(work.geometry, tile), tile) << "else the general one";
                 }
@@ -80,10 +80,10 @@ TEST(Steps, ScalesAndStagesFollowTheSides) {
     EXPECT_EQ(shapeless("bf16:mxfp8").a.scale_rows, 0);
     EXPECT_TRUE(shapeless("nvfp4:mxfp8").a.is_nvfp4());
     EXPECT_EQ(shapeless("nvfp4:mxfp8").order.a, ScaleUse::none);
-    EXPECT_EQ(design_of(shapeless("bf16:mxfp8")).stage_k, 64);
-    EXPECT_EQ(design_of(shapeless("bf16:mxfp8")).stage_k / hopper::step_k, 2);
-    EXPECT_EQ(design_of(shapeless("mxfp8:nvfp4")).stage_k, 128);
-    EXPECT_EQ(design_of(shapeless("mxfp8:nvfp4")).stage_k / hopper::step_k, 4);
+    EXPECT_EQ(hopper::Design(shapeless("bf16:mxfp8")).stage_k, 64);
+    EXPECT_EQ(hopper::Design(shapeless("bf16:mxfp8")).stage_k / hopper::step_k, 2);
+    EXPECT_EQ(hopper::Design(shapeless("mxfp8:nvfp4")).stage_k, 128);
+    EXPECT_EQ(hopper::Design(shapeless("mxfp8:nvfp4")).stage_k / hopper::step_k, 4);
     EXPECT_EQ(shapeless("mxfp8:nvfp4").order.step, StepKind::bf16);
     EXPECT_EQ(shapeless("mxfp8:nvfp4").order.chain, hopper::step_k);
     const auto shapes = [](const hopper::Kernel& of) { return shipped_tiles(of).size(); };

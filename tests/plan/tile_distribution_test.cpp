@@ -15,12 +15,13 @@ namespace {
 /// In the time of full tiles. A tile takes the time of its warpgroups that have rows.
 template <hopper::Kernel tile>
 double most_of_a_block(const Workload& work, int blocks) {
-    constexpr hopper::Design design = design_of(tile);
+    constexpr hopper::Design design = hopper::Design(tile);
     const int rows = static_cast<int>(work.rows);
     const hopper::SchedulerParams params =
         scheduler_params(design, {.m = rows, .n = static_cast<int>(work.columns), .batch = 1, .raster_width = 8});
+    constexpr int size = tile.cluster.size();  // At run time clang 14 finds zeros in this template argument.
     double most = 0;
-    for (int block = 0; block < blocks; block += tile.cluster.size) {  // the first of a cluster has most rows
+    for (int block = 0; block < blocks; block += size) {  // the first of a cluster has most rows
         hopper::Schedule<design> schedule(params, block, blocks);
         double sum = 0;
         for (hopper::WorkTile at = schedule.next(); at.exists != 0; at = schedule.next()) {
@@ -35,9 +36,8 @@ double most_of_a_block(const Workload& work, int blocks) {
 template <hopper::Kernel tile>
 void expect_busiest_block(std::int64_t m, std::int64_t n) {
     const Workload work = workload(problem_of(dense(m, n, 1024)));
-    constexpr hopper::Design design = design_of(tile);
+    constexpr hopper::Design design = hopper::Design(tile);
     const int blocks = resident_blocks(design, h200().sms);
-    ASSERT_TRUE(takes_last_row_last(design, static_cast<int>(m)));
     const TileDistribution over = tile_distribution(design, work, h200());
     EXPECT_NEAR(over.rounds, most_of_a_block<tile>(work, blocks), 1e-9) << m << " x " << n;
     EXPECT_LT(over.full_units, over.units);
@@ -51,14 +51,14 @@ TEST(TileDistribution, KnowsTheBusiestBlock) {
             expect_busiest_block<hopper::Kernel{.shape = {.m = 192, .warpgroups = 3}}>(m, n);
         }
         for (const std::int64_t m : {257, 320, 1300}) {
-            expect_busiest_block<hopper::Kernel{.cluster = {hopper::ClusterUse::share_b, 2}}>(m, n);
+            expect_busiest_block<hopper::Kernel{.cluster = {.rows = 2}}>(m, n);
         }
     }
 }
 
 TEST(TileDistribution, OtherLastRowsCountInFull) {
     const Workload work = workload(problem_of(dense(128 + 65, 4096, 1024)));
-    const TileDistribution over = tile_distribution(design_of(hopper::Kernel{}), work, h200());
+    const TileDistribution over = tile_distribution(hopper::Design(hopper::Kernel{}), work, h200());
     EXPECT_EQ(over.full_units, over.units);
     EXPECT_EQ(over.rounds, 1);
 }
@@ -76,9 +76,9 @@ Workload masked(std::int64_t groups, std::int64_t room, std::int64_t mean) {
 }
 
 constexpr hopper::Design wide =
-    design_of(hopper::Kernel{.shape = {.m = 128, .n = 256}, .stages = 3, .groups = hopper::Groups::rows});
+    hopper::Design(hopper::Kernel{.shape = {.m = 128, .n = 256}, .stages = 3, .groups = hopper::Groups::rows});
 constexpr hopper::Design narrow =
-    design_of(hopper::Kernel{.shape = {.m = 128, .n = 192}, .stages = 4, .groups = hopper::Groups::rows});
+    hopper::Design(hopper::Kernel{.shape = {.m = 128, .n = 192}, .stages = 4, .groups = hopper::Groups::rows});
 
 // 132 blocks have room for eight rows of 16 tiles, and for twice six of 22 tiles.
 TEST(TileDistribution, GroupsThatJustFillARoundTakeMoreOnTheMean) {
@@ -103,10 +103,10 @@ TEST(TileDistribution, SomeGroupsOfFewRowsAreEmpty) {
 TEST(TileDistribution, SlicesOfGroupsTakeBlocksOfTheirOwn) {
     for (const int slices : {2, 4, 8}) {
         for (const std::int64_t mean : {1, 64, 1024}) {
-            const hopper::Design split = design_of(hopper::Kernel{.shape = {.m = 64, .n = 128, .warpgroups = 1},
-                                                                  .stages = 3,
-                                                                  .cluster = {hopper::ClusterUse::split_k, slices},
-                                                                  .groups = hopper::Groups::rows});
+            const hopper::Design split = hopper::Design(hopper::Kernel{.shape = {.m = 64, .n = 128, .warpgroups = 1},
+                                                                       .stages = 3,
+                                                                       .cluster = {.k_slices = slices},
+                                                                       .groups = hopper::Groups::rows});
             const TileDistribution over = tile_distribution(split, masked(8, 1024, mean), h200());
             EXPECT_GE(over.rounds, over.waves() - 1e-9) << slices << " slices, mean " << mean;
             EXPECT_LE(over.rounds, over.waves() + 2) << slices << " slices, mean " << mean;

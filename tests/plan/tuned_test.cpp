@@ -84,9 +84,10 @@ TEST(Tuned, EveryCandidateKeepsItsName) {
         ASSERT_TRUE(parse_tile(plan.tile)) << plan.tile;
         EXPECT_EQ(name(*parse_tile(plan.tile)), plan.tile);
     }
-    for (const char* text : {"", "swap", "128x128", "128x128x128 stages", "128x128x128 depth=4", "128x128x128  swap",
-                             "128x-1x128", "128x128x128 multicast=c", "128x128x99999999999",
-                             "128x128x128 cluster=2 split=4", "128x128x128 cluster=2 multicast=a split=2"}) {
+    for (const char* text :
+         {"", "swap", "128x128", "128x128x128 stages", "128x128x128 depth=4", "128x128x128  swap", "128x-1x128",
+          "128x128x128 multicast=c", "128x128x99999999999", "128x128x128 cluster=2 split=4",
+          "128x128x128 cluster=2 multicast=a split=2", "128x128x128 cluster=2", "128x128x128 multicast=b"}) {
         EXPECT_FALSE(parse_tile(text)) << text;
     }
 }

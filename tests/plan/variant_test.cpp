@@ -70,13 +70,13 @@ TEST(Variant, ScalesThatTmaCannotLoadTakeTheOneForKMajorScales) {
 
 TEST(Variant, SwappedTilesAndSlicesOfKCopyWhatTmaCannotLoad) {
     hopper::Kernel split = block_scaled_tile();
-    split.cluster = {hopper::ClusterUse::split_k, 2};
+    split.cluster = {.k_slices = 2};
     hopper::Kernel swapped = block_scaled_tile();
     swapped.swap_ab = true;
     for (const hopper::Kernel& tile : {split, swapped}) {
         Geometry g = test::block_scaled(300, 200, 1024);
         EXPECT_EQ(runs(g, tile), fast_along_k) << "along k";
-        EXPECT_FALSE(loads_scales_by_tma(g, design_of(variant(g, tile))))
+        EXPECT_FALSE(loads_scales_by_tma(g, hopper::Design(variant(g, tile))))
             << "neither a slice's scales nor those of columns";
         transpose_scales(g.a, 302);
         EXPECT_EQ(runs(g, tile), fast_along_k) << "302 rows a column";
@@ -174,7 +174,7 @@ TEST(Variant, OutputOfF32HasAKernelOfItsOwnWithAndWithoutC) {
 
 TEST(Variant, PairsOfBlocksAreFastOrNone) {
     hopper::Kernel pair = block_scaled_tile();
-    pair.cluster = {hopper::ClusterUse::share_b, 2};
+    pair.cluster = {.rows = 2};
     Geometry g = test::block_scaled(512, 512, 512);
     EXPECT_EQ(variant(g, pair).cluster, pair.cluster);
     g.alpha = 2;

@@ -13,7 +13,7 @@
 
 namespace tilewright::hopper {
 
-// ---- Shared memory. MemoryDesign (description/design.h) has its size.
+// ---- Shared memory. BlockDesign (description/design.h) has its size.
 
 /// An array that only some kernels have.
 template <class Item, int count>
@@ -23,7 +23,7 @@ struct Items {
 template <class Item>
 struct Items<Item, 0> {};
 
-template <Design design>
+template <Design design, int work_slots = design.groups == Groups::none ? 1 : work_tile_slots>
 struct Shared {
     // The ring of k-blocks: values in swizzled rows of 128 bytes, one box along k after another, then 1x128 scales.
     // K-major scales of A: each row's scales of four k-blocks, in the stage of the first k-block.
@@ -32,8 +32,9 @@ struct Shared {
     // D between the consumers and the store warp. D of f32 is in stages of the ring instead. Split-K: fragments from
     // all slices.
     alignas(tile_alignment) u8 d[design.shape.warpgroups][design.staging_bytes];
-    alignas(128) float mma_a_scales[design.stages][design.mma_a.scales_in_stage];
-    alignas(128) float mma_b_scales[design.stages][design.mma_b.scales_in_stage];
+    alignas(128) float mma_a_scales[design.stages][max(
+        design.shape.m * design.mma_a.scales_of_row * design.k_blocks_per_scale_copy, 1)];
+    alignas(128) float mma_b_scales[design.stages][max(round_up(design.shape.n, 32) * design.mma_b.scales_of_row, 1)];
 
     // Chunks of 128x128 scales, for each 128x128 block of B that the tile covers.
     alignas(16) float block_scales[scale_chunk_slots][max(design.block_scales_per_k_block, 1)]
@@ -55,9 +56,9 @@ struct Shared {
     Barrier block_scales_empty[scale_chunk_slots];
 
     // Grouped kernels: work tiles from the scheduler warp.
-    Barrier work_full[design.work_slots];
-    Barrier work_empty[design.work_slots];
-    int work[design.work_slots][work_tile_words];
+    Barrier work_full[work_slots];
+    Barrier work_empty[work_slots];
+    int work[work_slots][work_tile_words];
 
     // Split-K.
     Barrier slices_full;
@@ -114,7 +115,7 @@ struct KSlice {
 template <Design design>
 TILEWRIGHT_DEVICE KSlice k_slice_of(const Arguments& arguments) {
     const int k_blocks = (arguments.k + design.stage_k - 1) / design.stage_k;
-    if constexpr (design.cluster.k_slices() == 1) return {.begin = 0, .count = k_blocks};
+    if constexpr (design.cluster.k_slices == 1) return {.begin = 0, .count = k_blocks};
     const int begin = k_slice_begin(design, k_blocks, block_rank());
     return {.begin = begin, .count = k_slice_begin(design, k_blocks, block_rank() + 1) - begin};
 }
@@ -194,7 +195,7 @@ struct Consumer {
         if constexpr (!design.cluster.shares_operand()) {
             warp_arrives<design>(shared.empty[stage], lane);
         } else {
-            if (lane < design.cluster.size) barrier_arrive_peer(shared.empty[stage], lane);
+            if (lane < design.cluster.size()) barrier_arrive_peer(shared.empty[stage], lane);
         }
     }
 

@@ -1,16 +1,14 @@
 // Everything that follows from a kernel's description. Device code takes a `Design` as its template parameter, and the
 // planner prices candidates by it, so that the two cannot differ.
 //
-// Six structs, each of which extends the one above it: a fact can only depend on facts above it. A struct's constructor
-// computes its fields.
+// Four structs, each of which extends the one above it: a fact can only depend on facts above it. A struct's
+// constructor computes its fields.
 //
 //   Kernel                the description
 //   1. StageDesign        feed, elements of k in a stage, rows and columns of D, the share of a warpgroup
 //   2. OperandDesign      rows and bytes of each operand, its scales and their way
-//   3. OutputDesign       memory to stage D, fragments of split-K
-//   4. MemoryDesign       bytes of shared memory, which limit the blocks of an SM
-//   5. ThreadDesign       threads, blocks per SM, registers of producers and consumers
-//   6. Design             loop, wgmmas, partial accumulators
+//   3. BlockDesign        memory to stage D, shared memory, threads and their registers
+//   4. Design             loop, wgmmas, partial accumulators
 #pragma once
 
 #include "base/math.h"
@@ -61,15 +59,12 @@ enum class FeedKind : unsigned char {
     transposed,
     decoded,          // mma A is packed: its values become e4m3 in registers.
     windowed,         // As decoded, but one exponent window of values at a time.
-    decoded_to_bf16,  // mma A is packed for bf16: one box of k at a time.
-    k_block_to_bf16,  // As decoded_to_bf16 with scales per k-block: both boxes of the k-block.
+    decoded_to_bf16,  // mma A is packed for bf16: one box of k at a time, or both boxes of a k-block with scales.
 };
 
-/// The mainloop of rows that are not wide.
+/// How k-blocks are promoted: the mainloop of rows that are not wide, if sums have chains of 128.
 enum class Loop : unsigned char {
-    unpromoted,    // The tensor core adds all of k.
-    steps,         // Each 32 k-elements are promoted with their scales.
-    k_blocks,      // Each k-block is promoted; subtiles take turns in one partial accumulator.
+    k_blocks,      // Subtiles take turns in one partial accumulator.
     in_fours,      // The same with one subtile: k-blocks in fours without an exit.
     filling_next,  // The fragments of the next 64 rows are made while these rows are multiplied.
     two_partials,  // The tensor core works on two partial accumulators.
@@ -93,7 +88,6 @@ struct StageDesign : Kernel {
     /// TMA boxes of A whose rows all follow the end of a group are not loaded.
     bool skips_boxes = false;
 
-    StageDesign() = default;
     constexpr explicit StageDesign(const Kernel& kernel) : Kernel{kernel} {
         const bool doubled = order.step == StepKind::bf16;
         const Side& rows = swap_ab ? b : a;  // of mma A
@@ -102,8 +96,7 @@ struct StageDesign : Kernel {
         } else if (rows.is_packed() && !doubled) {
             feed = wide_rows ? FeedKind::windowed : FeedKind::decoded;
         } else if (rows.is_packed()) {
-            const bool promotes_k_blocks = order.has(ScaleUse::chains) && order.chain != step_k;
-            feed = promotes_k_blocks ? FeedKind::k_block_to_bf16 : FeedKind::decoded_to_bf16;
+            feed = FeedKind::decoded_to_bf16;
         }
         if (doubled && !b.is_packed()) stage_k = 64;
         k_boxes = stage_k * (doubled ? 2 : 1) / row_bytes;
@@ -111,7 +104,7 @@ struct StageDesign : Kernel {
         d_columns = swap_ab ? shape.m : shape.n;
         rows_per_warpgroup = shape.m / shape.warpgroups;
         accumulator_registers = rows_per_warpgroup * shape.n / warpgroup_threads;
-        skips_rows = shape.warpgroups > 1 && !swap_ab && cluster.k_slices() == 1;
+        skips_rows = shape.warpgroups > 1 && !swap_ab && cluster.k_slices == 1;
         skips_boxes = groups == Groups::rows && (skips_rows || (swap_ab && shape.n > token_box_rows));
     }
 
@@ -125,46 +118,34 @@ struct StageDesign : Kernel {
 /// An operand as the loads see it.
 struct OperandTile {
     Side side{};
-    int rows = 0;          // in a stage
-    int loaded_rows = 0;   // by this block; its peers load the rest of a shared operand
-    int box_rows = 0;      // of one TMA box
-    int value_bytes = 0;   // in a stage
-    int loaded_bytes = 0;  // in a stage
+    int box_rows = 0;     // of one TMA box
+    int value_bytes = 0;  // in a stage
     /// Scales per row in a stage: 0, one per k-block, or one per step. 128x128 scales of B have a ring of chunks
     /// instead. Those of A are spread: each row gets its block's scale, as if they were 1x128 scales (scales_load.h).
     /// Scales of mma B are the costly ones: every warp reads those of all columns of the accumulators.
     int scales_of_row = 0;
-    int scales_in_stage = 0;  // floats of memory for them
-    bool defers = false;      // They leave a power of two to the epilogue (`CanonicalOrder::defers`).
 
-    OperandTile() = default;
-    constexpr OperandTile(const StageDesign& d, bool of_a)
-        : side(of_a ? d.a : d.b), rows(of_a ? d.d_rows : d.d_columns) {
-        const bool shared = d.cluster.use == (of_a ? ClusterUse::share_a : ClusterUse::share_b);
-        loaded_rows = shared ? rows / d.cluster.size : rows;
+    constexpr OperandTile(const StageDesign& d, bool of_a) : side(of_a ? d.a : d.b) {
+        const int rows = of_a ? d.d_rows : d.d_columns;
+        const int loaded_rows =
+            rows / (of_a ? d.cluster.columns : d.cluster.rows);  // by one of the blocks that share it
         const int grouped_box = d.swap_ab ? token_box_rows : d.rows_per_warpgroup;
         const int limit = of_a && d.skips_boxes ? grouped_box : box_rows_limit;
         const int in_boxes = loaded_rows % limit == 0 ? limit : loaded_rows;
         box_rows = side.form == Form::columns ? mn_major_box : in_boxes;
         const int packed_tiles = rows / packed_rows;
         if (side.form == Form::rows_and_tiles) {
-            loaded_bytes = rows * raw_row_bytes + packed_tiles * raw_tile_bytes;
-            value_bytes = round_up(loaded_bytes, raw_alignment);
+            value_bytes = round_up(rows * raw_row_bytes + packed_tiles * raw_tile_bytes, raw_alignment);
         } else if (side.form == Form::tiles) {
             const int windows = d.feed == FeedKind::windowed ? most_windows : 0;
-            loaded_bytes = packed_tiles * packed_tile_bytes(side.scale_k, windows);
-            value_bytes = loaded_bytes;
+            value_bytes = packed_tiles * packed_tile_bytes(side.scale_k, windows);
         } else {
-            loaded_bytes = rows * d.k_boxes * row_bytes;
-            value_bytes = round_up(loaded_bytes, tile_alignment);
+            value_bytes = round_up(rows * d.k_boxes * row_bytes, tile_alignment);
         }
         // The mainloop reads scales from the stage: one per step, or one. 128x128 scales of B are read from chunks.
         if ((of_a ? d.order.a : d.order.b) == ScaleUse::chains)
             scales_of_row = d.order.chain == step_k ? d.stage_k / step_k : side.scale_rows == 1 || of_a ? 1 : 0;
-        defers = d.order.defers && scales_of_row > 0;
     }
-
-    constexpr int scale_bytes() const { return rows * scales_of_row * 4; }
 };
 
 /// The ways of 1x128 scales, and of 1x32 scales, to shared memory. If there are two, the call decides.
@@ -175,65 +156,47 @@ struct ScaleRoute {
 };
 
 struct OperandDesign : StageDesign {
-    OperandTile mma_a{};
-    OperandTile mma_b{};
+    OperandTile mma_a;
+    OperandTile mma_b;
     /// 128x128 scales of B that a tile needs for a k-block; 0: none. Wherever it begins, each has as many of its
     /// columns: a power of two.
     int block_scales_per_k_block = 0;
     /// Scales multiply finished accumulators: scales of rows, of the tensor, or MXFP4's factors of rows. The scale of
     /// an NVFP4 tensor is one of them if the other side has scales (docs/numerics.md).
     bool has_epilogue_scales = false;
-    int nvfp4_sides = 0;
-    bool scales_alpha = false;  // The scales of NVFP4 tensors are a part of alpha.
     ScaleRoute scale_route{};
     int k_blocks_per_scale_copy = 1;  // 4, or 1
 
-    OperandDesign() = default;
-    constexpr explicit OperandDesign(const Kernel& kernel) : StageDesign{kernel} {
-        mma_a = OperandTile(*this, !swap_ab);
-        mma_b = OperandTile(*this, swap_ab);
+    constexpr explicit OperandDesign(const Kernel& kernel)
+        : StageDesign{kernel}, mma_a(*this, !swap_ab), mma_b(*this, swap_ab) {
         if (order.b == ScaleUse::chains && b.scale_rows > 1) {
             int columns = 128;
             while (d_columns % columns != 0) columns /= 2;
             block_scales_per_k_block = d_columns / columns;
         }
-        nvfp4_sides = int(a.is_nvfp4()) + int(b.is_nvfp4());
-        const bool folds = order.folded != Folded::none;
-        has_epilogue_scales = order.has(ScaleUse::end) || folds || (nvfp4_sides > 0 && order.has(ScaleUse::chains));
-        scales_alpha = nvfp4_sides > 0 && !has_epilogue_scales;
-        take_scale_route();
-        // An array has at least one element.
-        mma_a.scales_in_stage = max(shape.m * mma_a.scales_of_row * k_blocks_per_scale_copy, 1);
-        mma_b.scales_in_stage = max(round_up(shape.n, 32) * mma_b.scales_of_row, 1);
-    }
+        has_epilogue_scales = order.has(ScaleUse::end) || order.folded != Folded::none || order.defers;
 
-    constexpr const OperandTile& operand_a() const { return swap_ab ? mma_b : mma_a; }
-    constexpr const OperandTile& operand_b() const { return swap_ab ? mma_a : mma_b; }
-    constexpr bool has_row_scales() const { return mma_a.scales_of_row > 0 || mma_b.scales_of_row > 0; }
-    constexpr int value_bytes_per_stage() const { return mma_a.loaded_bytes + mma_b.loaded_bytes; }
-
-private:
-    /// K-major scales of A are loaded for four k-blocks at once, with the stage of the first k-block. They stay
-    /// K-major, because TMA moves at least 16 bytes of a row. Four kinds of tiles do not load them so:
-    ///
-    /// - Split-K, because a slice may begin between two multiples of 16 bytes.
-    /// - Swap-AB, because four scales per column would take all registers.
-    /// - Tiles with one warpgroup, which become up to 24 % slower at short k.
-    /// - k-grouped tiles, whose groups begin at any k-block.
-    ///
-    /// Their scales are copied k-block by k-block to the places that the kernel of M-major scales uses, so that the
-    /// mainloops do not change. (Large tiles lose 3 to 20 % by such copies.)
-    ///
-    /// Kernels for K-major scales and for D of f32 copy what TMA cannot load (load/scales_copy.h): f32 in any strides,
-    /// which takes no registers. Kernels for bf16 of swap-AB and split-K tiles also serve one-byte scales, and so have
-    /// ordinary loads. 128x128 scales of A need these too, because nothing else repeats them per row.
-    constexpr void take_scale_route() {
-        const bool splits = cluster.k_slices() > 1;
+        // K-major scales of A are loaded for four k-blocks at once, with the stage of the first k-block. They stay
+        // K-major, because TMA moves at least 16 bytes of a row. Four kinds of tiles do not load them so:
+        //
+        // - Split-K, because a slice may begin between two multiples of 16 bytes.
+        // - Swap-AB, because four scales per column would take all registers.
+        // - Tiles with one warpgroup, which become up to 24 % slower at short k.
+        // - k-grouped tiles, whose groups begin at any k-block.
+        //
+        // Their scales are copied k-block by k-block to the places that the kernel of M-major scales uses, so that the
+        // mainloops do not change. (Large tiles lose 3 to 20 % by such copies.)
+        //
+        // Kernels for K-major scales and for D of f32 copy what TMA cannot load (load/scales_copy.h): f32 in any
+        // strides, which takes no registers. Kernels for bf16 of swap-AB and split-K tiles also serve one-byte scales,
+        // and so have ordinary loads. 128x128 scales of A need these too, because nothing else repeats them per row.
+        const bool splits = cluster.k_slices > 1;
         const bool by_four = scales_along_k && !swap_ab && !splits && shape.warpgroups > 1 && !is_k_grouped();
         k_blocks_per_scale_copy = by_four ? 4 : 1;
-        if (!has_row_scales()) return;
         const bool spreads = a.scale_rows > 1 && order.a == ScaleUse::chains;
-        if (order.chain == step_k || spreads) {
+        if (!order.has(ScaleUse::chains)) {
+            scale_route = {};
+        } else if (order.chain == step_k || spreads) {
             scale_route = {.loads = true};
         } else if (scales_along_k || output == Output::f32_by_tma) {
             scale_route = {.tma = !scales_along_k || by_four, .copies = true};
@@ -241,60 +204,43 @@ private:
             scale_route = {.tma = true, .loads = output == Output::any || swap_ab || splits};
         }
     }
+
+    constexpr const OperandTile& operand_a() const { return swap_ab ? mma_b : mma_a; }
+    constexpr const OperandTile& operand_b() const { return swap_ab ? mma_a : mma_b; }
 };
 
-// ---- 3. The output
+// ---- 3. The block: the staged output, shared memory, threads and registers
 
-struct OutputDesign : OperandDesign {
+struct BlockDesign : OperandDesign {
     int fragments_per_block = 0;  // split-K: fragments that a block reduces; the last block may have fewer
     /// Shared memory per warpgroup's D: the whole share in 16-bit elements, or 16 rows of 128 bytes per warp. Split-K:
     /// the fragments that the block reduces. D of f32: none, but an array has at least one element.
     int staging_bytes = 1;
-
-    OutputDesign() = default;
-    constexpr explicit OutputDesign(const Kernel& kernel) : OperandDesign{kernel} {
-        const int slices = cluster.k_slices();
-        fragments_per_block = ceil_div(accumulator_registers / fragment_elements, slices);
-        if (output == Output::f32_by_tma) return;
-        const int all_slices = slices * fragments_per_block * warpgroup_threads * fragment_elements * 4;
-        const int share = slices > 1 ? all_slices : rows_per_warpgroup * shape.n * 2;
-        staging_bytes = round_up(max(share, warpgroup_warps * warp_rows * row_bytes), tile_alignment);
-    }
-
-    /// A store has 64 rows (swap-AB: the rows of all tokens).
-    constexpr int store_rows() const { return swap_ab ? shape.n : wgmma_m; }
-    /// Columns of a TMA store of a warpgroup's share: as many elements as fit in 128 bytes and divide the share.
-    constexpr int store_columns(int element_bytes) const {
-        const int share = swap_ab ? rows_per_warpgroup : shape.n;
-        int columns = store_row_bytes / element_bytes;
-        while (share % columns != 0) columns -= 8;
-        return columns;
-    }
-    /// Whether TMA stores such elements. 16-bit elements are staged 16 columns at a time, 32-bit elements 32. stmatrix
-    /// transposes only 16-bit elements.
-    constexpr bool stores_by_tma(int element_bytes) const {
-        if (swap_ab || cluster.k_slices() > 1) return element_bytes == 2;
-        return shape.n % (element_bytes == 2 ? 16 : 32) == 0;
-    }
-};
-
-// ---- 4. Shared memory
-
-struct MemoryDesign : OutputDesign {
-    int work_slots = 1;    // work tiles in the block's memory
     int shared_bytes = 0;  // sizeof(Shared<design>), which gemm.h asserts
+    int threads = 0;
+    int blocks_per_sm = 1;
+    int producer_registers = 0;
+    int consumer_registers = 0;
+    int mma_register_budget = 0;  // registers of a consumer thread that the mma may use
 
-    MemoryDesign() = default;
-    /// The members of Shared in order, each at a multiple of its alignment. TMA writes scales to multiples of 128
-    /// bytes.
-    constexpr explicit MemoryDesign(const Kernel& kernel) : OutputDesign{kernel} {
+    constexpr explicit BlockDesign(const Kernel& kernel) : OperandDesign{kernel} {
+        const int slices = cluster.k_slices;
+        fragments_per_block = ceil_div(accumulator_registers / fragment_elements, slices);
+        if (output != Output::f32_by_tma) {
+            const int all_slices = slices * fragments_per_block * warpgroup_threads * fragment_elements * 4;
+            const int share = slices > 1 ? all_slices : rows_per_warpgroup * shape.n * 2;
+            staging_bytes = round_up(max(share, warpgroup_warps * warp_rows * row_bytes), tile_alignment);
+        }
+
+        // The members of Shared in order, each at a multiple of its alignment. TMA writes scales to multiples of 128
+        // bytes. An array has at least one element.
         constexpr int word = 4, barrier = 8;
-        if (groups != Groups::none) work_slots = work_tile_slots;
+        const int work_slots = groups == Groups::none ? 1 : work_tile_slots;
         int bytes = round_up(stages * mma_a.value_bytes, tile_alignment);
         bytes += stages * mma_b.value_bytes;
         bytes += shape.warpgroups * staging_bytes;
-        bytes = round_up(bytes, 128) + stages * mma_a.scales_in_stage * word;
-        bytes = round_up(bytes, 128) + stages * mma_b.scales_in_stage * word;
+        bytes = round_up(bytes, 128) + stages * max(shape.m * mma_a.scales_of_row * k_blocks_per_scale_copy, 1) * word;
+        bytes = round_up(bytes, 128) + stages * max(round_up(shape.n, 32) * mma_b.scales_of_row, 1) * word;
         bytes =
             round_up(bytes, 16) + scale_chunk_slots * max(block_scales_per_k_block * scale_chunk_k_blocks, 1) * word;
         bytes += epilogue_scale_slots * (has_epilogue_scales ? shape.m : 1) * word;
@@ -307,28 +253,14 @@ struct MemoryDesign : OutputDesign {
         bytes = round_up(bytes, barrier) + (2 + (is_k_grouped() ? stages : 0)) * barrier;
         bytes += wide_rows ? epilogue_scale_slots * shape.m / 32 * word : 0;
         shared_bytes = round_up(bytes, tile_alignment);
-    }
-};
 
-// ---- 5. Threads and registers
-
-struct ThreadDesign : MemoryDesign {
-    int threads = 0;
-    int blocks_per_sm = 1;
-    int launch_registers = 0;  // that a launch gives every thread, in steps of 8
-    int producer_registers = 0;
-    int consumer_registers = 0;
-    int mma_register_budget = 0;  // registers of a consumer thread that the mma may use
-
-    ThreadDesign() = default;
-    constexpr explicit ThreadDesign(const Kernel& kernel) : MemoryDesign{kernel} {
         threads = (producer_warps + shape.warpgroups * warpgroup_warps) * warp_threads;
         // With split-K two blocks, if they fit, because clusters of 4 and 8 leave some SMs without a block.
         const bool two_fit = 2 * (shared_bytes + 1024) <= shared_bytes_per_sm;
-        blocks_per_sm = cluster.k_slices() > 1 && shape.warpgroups == 1 && two_fit ? 2 : 1;
-        // setmaxnreg can only move registers that the launch allocated. A single consumer warpgroup has enough without
-        // it.
-        launch_registers = min(registers_per_sm / (threads * blocks_per_sm) / 8 * 8, 248);
+        blocks_per_sm = cluster.k_slices > 1 && shape.warpgroups == 1 && two_fit ? 2 : 1;
+        // A launch gives every thread as many registers, in steps of 8. setmaxnreg can only move registers that it
+        // allocated. A single consumer warpgroup has enough without it.
+        const int launch_registers = min(registers_per_sm / (threads * blocks_per_sm) / 8 * 8, 248);
         producer_registers = consumer_registers = launch_registers;
         if (shape.warpgroups > 1) {
             // Producers that load 1x32 scales hold the scales of several k-blocks.
@@ -348,26 +280,62 @@ struct ThreadDesign : MemoryDesign {
         if (scales_rows_at_end && output == Output::any) others += 16;
         mma_register_budget = consumer_registers - others;
     }
+
+    /// A store has 64 rows (swap-AB: the rows of all tokens).
+    constexpr int store_rows() const { return swap_ab ? shape.n : wgmma_m; }
+    /// Columns of a TMA store of a warpgroup's share: as many elements as fit in 128 bytes and divide the share.
+    constexpr int store_columns(int element_bytes) const {
+        const int share = swap_ab ? rows_per_warpgroup : shape.n;
+        int columns = store_row_bytes / element_bytes;
+        while (share % columns != 0) columns -= 8;
+        return columns;
+    }
+    /// Whether TMA stores such elements. 16-bit elements are staged 16 columns at a time, 32-bit elements 32. stmatrix
+    /// transposes only 16-bit elements.
+    constexpr bool stores_by_tma(int element_bytes) const {
+        if (swap_ab || cluster.k_slices > 1) return element_bytes == 2;
+        return shape.n % (element_bytes == 2 ? 16 : 32) == 0;
+    }
 };
 
-// ---- 6. The mainloop
+// ---- 4. The mainloop
 
-struct Design : ThreadDesign {
+struct Design : BlockDesign {
     Loop loop = Loop::k_blocks;
-    int held_rows = 0;      // of mma A that a feed holds in registers at once
     int mma_registers = 0;  // accumulators, partial sums and what feeds them
     int wgmmas_along_n = 1;
     int wgmma_n = 0;
     int subtiles = 0;  // of a warpgroup: 64 rows and wgmma_n columns, one wgmma each
     bool fills_next_window = false;
 
-    Design() = default;
-    constexpr explicit Design(const Kernel& kernel) : ThreadDesign{kernel} {
-        // Without promotion, all subtiles of a k-block are issued together.
-        held_rows = order.chain == 0 ? rows_per_warpgroup : wgmma_m;
+    constexpr explicit Design(const Kernel& kernel) : BlockDesign{kernel} {
+        const bool scales = order.has(ScaleUse::chains), promotes_k_blocks = order.chain > step_k;
+        // Registers per thread for 64 rows of mma A and one box of k, or both boxes.
+        const int boxes = feed == FeedKind::decoded_to_bf16 && promotes_k_blocks ? k_boxes : 1;
+        const int feed_registers = feed == FeedKind::shared ? 0 : boxes * wgmma_steps * fragment_words;
+        // Registers of the partial sums, with wgmmas of `columns` columns. If k-blocks are promoted, they are in
+        // `partials` partial accumulators.
+        const auto partial_registers = [&](int columns, int partials = 1) {
+            const int of_columns = mma_b.scales_of_row > 0 ? columns / 4 : 0;  // scales, which are read in advance
+            if (order.chain == step_k) {
+                // Two partial accumulators, the fragments of a step that feed them, and the scales of one's columns.
+                // Both halves of 128 rows share these scales. (A k-block's values count among the other registers of a
+                // thread.)
+                const int fragments =
+                    feed == FeedKind::shared ? 0 : (order.step == StepKind::bf16 ? 2 : 1) * fragment_words;
+                return 2 * (columns / 2 + fragments) + of_columns;
+            }
+            if (order.chain != 0) return partials * (columns / 2 + feed_registers + of_columns);
+            // Without promotion, a k-block's wgmmas are issued while the previous k-block's wgmmas run. Wide rows with
+            // bf16: the fragments, and a partial accumulator or the saved sums of a subtile in its place.
+            const int fragments = rows_per_warpgroup / wgmma_m * feed_registers;
+            return fragments + (wide_rows ? max(fragments, columns / 2) : fragments);
+        };
+
         // If accumulators are promoted, n is halved until a partial accumulator fits in addition. (Two of them, one
-        // promoted while the next is multiplied, gained nothing: docs/experiments/004-one-accumulator.md.)
-        const bool keeps_sums = order.chain == 0 && !has_wide_steps();
+        // promoted while the next is multiplied, gained nothing: docs/experiments/004-one-accumulator.md.) Without
+        // promotion, all subtiles of a k-block are issued together.
+        const bool keeps_sums = order.chain == 0 && !wide_rows;
         const auto fits = [&](int columns) {
             return accumulator_registers + partial_registers(columns) <= mma_register_budget;
         };
@@ -377,82 +345,44 @@ struct Design : ThreadDesign {
         }
         wgmma_n = shape.n / wgmmas_along_n;
         subtiles = rows_per_warpgroup / wgmma_m * wgmmas_along_n;
-        loop = fitting_loop();
-        mma_registers = accumulator_registers + partial_registers(wgmma_n, loop == Loop::two_partials ? 2 : 1);
-        // Warpgroups with wide rows also hold the exponents of windows, and the column scales if these are epilogue
-        // scales for other rows.
-        constexpr int exponents = 8;
-        const int with_window = accumulator_registers + wgmma_n / 2 + wgmma_n / 4 + 2 * feed_registers() + exponents;
-        fills_next_window = feed == FeedKind::windowed && loop != Loop::steps && with_window <= mma_register_budget;
-    }
 
-    /// Rows may be wide, and are then promoted after each 32 k-elements (bf16; multiply/wide_rows.h). Wide
-    /// rows of fp8 are multiplied in exponent windows, by the feed `windowed`.
-    constexpr bool has_wide_steps() const { return wide_rows && order.step == StepKind::bf16; }
-
-private:
-    /// Registers per thread for 64 rows of mma A and one box of k, or both boxes.
-    constexpr int feed_registers() const {
-        const int boxes = feed == FeedKind::k_block_to_bf16 ? k_boxes : 1;
-        return feed == FeedKind::shared ? 0 : boxes * wgmma_steps * fragment_words;
-    }
-
-    /// Registers of the partial sums, with wgmmas of `columns` columns. If k-blocks are promoted, they are in
-    /// `partials` partial accumulators.
-    constexpr int partial_registers(int columns, int partials = 1) const {
-        const int scales = mma_b.scales_of_row > 0 ? columns / 4 : 0;  // of columns, which are read in advance
-        if (order.chain == step_k) {
-            // Two partial accumulators, the fragments of a step that feed them, and the scales of one's columns. Both
-            // halves of 128 rows share these scales. (A k-block's values count among the other registers of a thread.)
-            const int wgmmas = order.step == StepKind::bf16 ? 2 : 1;
-            const int fragments = feed == FeedKind::shared ? 0 : wgmmas * fragment_words;
-            return 2 * (columns / 2 + fragments) + scales;
-        }
-        if (order.chain != 0) return partials * (columns / 2 + feed_registers() + scales);
-        // Without promotion, a k-block's wgmmas are issued while the previous k-block's wgmmas run.
-        const int fragments = held_rows / wgmma_m * feed_registers();
-        // Wide rows with bf16: the fragments, and a partial accumulator or the saved sums of a subtile in its place.
-        return fragments + (has_wide_steps() ? max(fragments, columns / 2) : fragments);
-    }
-
-    /// The loops with promotion per k-block:
-    ///
-    /// - Two partial accumulators, on which the tensor core works at once (multiply/two_partials.h). Several subtiles,
-    ///   or several warpgroups, fill each other's pauses. The pauses of swap-AB tiles, which read column scales or
-    ///   decode, are longer.
-    /// - The fragments of the next 64 rows are made in other registers while these rows are multiplied, if there are
-    ///   registers for both (multiply/fill_next.h). Kernels that scale MN-major operands in their loop differ, as NVRTC
-    ///   13.0 compiles them. Kernels for bf16 of 256x128 do not spill with 8 more registers; others must leave 8 free.
-    /// - In fours without an exit (multiply/mainloop.h), except three kinds of tiles. With K-major scales the compiler
-    ///   would read the scales of all four k-blocks ahead, for which there are not enough registers. Without scales it
-    ///   moves partial sums. With swap-AB a k-block's 128x128 scale is needed until its promotion, but the loop reads
-    ///   the next scale earlier.
-    constexpr Loop fitting_loop() const {
-        if (order.chain == step_k) return Loop::steps;
-        if (order.chain == 0) return Loop::unpromoted;
+        // Two partial accumulators, on which the tensor core works at once (multiply/two_partials.h). Several subtiles,
+        // or several warpgroups, fill each other's pauses. The pauses of swap-AB tiles, which read column scales or
+        // decode, are longer.
         const bool decodes = b.is_packed(), transposes = feed == FeedKind::transposed;
-        const bool scales = order.has(ScaleUse::chains);
-
         const bool pauses = scales && order.chain == stage_k && (shape.n * shape.warpgroups <= 192 || decodes);
         const bool by_itself = shape.warpgroups == 1 || swap_ab;
         const int decoding = decodes ? 16 : 0;  // values, scales and tables
         const int of_two = accumulator_registers + partial_registers(shape.n, 2) + decoding;
-        if (subtiles == 1 && pauses && by_itself && !transposes && of_two <= mma_register_budget)
-            return Loop::two_partials;
-
+        const bool as_two = subtiles == 1 && pauses && by_itself && !transposes && of_two <= mma_register_budget;
+        // The fragments of the next 64 rows are made in other registers while these rows are multiplied, if there are
+        // registers for both (multiply/fill_next.h). Kernels that scale MN-major operands in their loop differ, as
+        // NVRTC 13.0 compiles them. Kernels for bf16 of 256x128 do not spill with 8 more registers; others must leave 8
+        // free.
         const bool large = rows_per_warpgroup > wgmma_m && wgmmas_along_n > 1;
         const int spare = !transposes || !scales ? 0 : output != Output::any && large ? 8 : -8;
         const bool makes_fragments = transposes || feed == FeedKind::decoded || feed == FeedKind::windowed;
-        const int of_both = accumulator_registers + partial_registers(wgmma_n) + feed_registers();
-        if (makes_fragments && k_blocks_per_scale_copy != 4 && of_both <= mma_register_budget + spare)
-            return Loop::filling_next;
-
+        const int of_both = accumulator_registers + partial_registers(wgmma_n) + feed_registers;
+        const bool fills = makes_fragments && k_blocks_per_scale_copy != 4 && of_both <= mma_register_budget + spare;
+        // In fours without an exit (multiply/mainloop.h), except three kinds of tiles. With K-major scales the compiler
+        // would read the scales of all four k-blocks ahead, for which there are not enough registers. Without scales it
+        // moves partial sums. With swap-AB a k-block's 128x128 scale is needed until its promotion, but the loop reads
+        // the next scale earlier.
         const bool in_fours = subtiles == 1 && scales && k_blocks_per_scale_copy == 1 && !swap_ab;
-        return in_fours ? Loop::in_fours : Loop::k_blocks;
+        if (promotes_k_blocks) {
+            loop = as_two     ? Loop::two_partials
+                   : fills    ? Loop::filling_next
+                   : in_fours ? Loop::in_fours
+                              : Loop::k_blocks;
+        }
+        mma_registers = accumulator_registers + partial_registers(wgmma_n, loop == Loop::two_partials ? 2 : 1);
+        // Warpgroups with wide rows also hold the exponents of windows, and the column scales if these are epilogue
+        // scales for other rows.
+        constexpr int exponents = 8;
+        const int with_window = accumulator_registers + wgmma_n / 2 + wgmma_n / 4 + 2 * feed_registers + exponents;
+        fills_next_window = feed == FeedKind::windowed && promotes_k_blocks && with_window <= mma_register_budget;
     }
 };
-
-constexpr Design design_of(const Kernel& kernel) { return Design{kernel}; }
 
 // ---- Values that also depend on a warp, a lane or a number of rows
 
@@ -470,10 +400,9 @@ constexpr int fragment_row_step(const Design& design) { return design.feed == Fe
 /// whole.
 constexpr int rows_of_a(const Design& design, int rows) {
     constexpr int pattern = 8;
-    const OperandTile& a = design.operand_a();
-    if (a.side.form == Form::columns) return design.d_rows;
-    const bool shared = design.cluster.use == ClusterUse::share_a;
-    return min(shared ? round_up(rows, pattern * design.cluster.size) : rows, design.d_rows);
+    if (design.a.form == Form::columns) return design.d_rows;
+    const int sharing = design.cluster.columns;
+    return min(sharing > 1 ? round_up(rows, pattern * sharing) : rows, design.d_rows);
 }
 
 }  // namespace tilewright::hopper

@@ -67,22 +67,15 @@ struct Shape {
     constexpr bool operator==(const Shape&) const = default;
 };
 
-/// The data that the blocks of a cluster share.
-enum class ClusterUse : unsigned char {
-    none,  // No cluster.
-    // A's tile, multicast to all blocks, which are neighbours along D's columns.
-    share_a,
-    share_b,  // B's tile; the blocks are neighbours along D's rows.
-    // The tile of D: each block multiplies a slice of k, and the slices are added in ascending order.
-    split_k,
-};
-
+/// The blocks of a cluster, which share an operand or split k: at most one of the numbers is not 1.
 struct Cluster {
-    ClusterUse use = ClusterUse::none;
-    int size = 1;  // blocks
+    int rows = 1;     // neighbours along D's rows, to which B's tile is multicast
+    int columns = 1;  // neighbours along D's columns, to which A's tile is multicast
+    /// Blocks of one tile of D: each multiplies a slice of k, and the slices are added in ascending order.
+    int k_slices = 1;
 
-    constexpr bool shares_operand() const { return use == ClusterUse::share_a || use == ClusterUse::share_b; }
-    constexpr int k_slices() const { return use == ClusterUse::split_k ? size : 1; }
+    constexpr int size() const { return rows * columns * k_slices; }
+    constexpr bool shares_operand() const { return rows * columns > 1; }
     constexpr bool operator==(const Cluster&) const = default;
 };
 
@@ -141,8 +134,9 @@ constexpr void visit_fields(const Kernel& kernel, Visitor& visit) {
     visit.field("stages", kernel.stages);
     visit.field("swap_ab", kernel.swap_ab);
     visit.group("cluster", [&] {
-        visit.field("use", kernel.cluster.use);
-        visit.field("size", kernel.cluster.size);
+        visit.field("rows", kernel.cluster.rows);
+        visit.field("columns", kernel.cluster.columns);
+        visit.field("k_slices", kernel.cluster.k_slices);
     });
     visit.group("order", [&] {
         visit.field("step", kernel.order.step);

@@ -13,12 +13,13 @@ constexpr int arrivals_at(BarrierName barrier, const Design& design, bool scales
                           bool stored_by_tma = false) {
     const int warp = design.debug.every_lane_arrives ? warp_threads : 1;
     const int consumers = design.shape.warpgroups * warpgroup_warps;
-    const int row_scales = design.has_row_scales() && !scales_by_tma ? 1 : 0;  // warps that load them
+    const int row_scales = design.order.has(ScaleUse::chains) && !scales_by_tma ? 1 : 0;  // warps that load them
     switch (barrier) {
         // The loading thread, which expects the bytes, and the warp that loads row scales.
         case BarrierName::full: return 1 + row_scales * warp;
         // Each consumer warp, in every block whose loads wait for this stage.
-        case BarrierName::empty: return consumers * warp * (design.cluster.shares_operand() ? design.cluster.size : 1);
+        case BarrierName::empty:
+            return consumers * warp * (design.cluster.shares_operand() ? design.cluster.size() : 1);
         // The warps of the warpgroup that stages. D of f32: the warps of all warpgroups.
         case BarrierName::staged: return (design.output == Output::f32_by_tma ? consumers : warpgroup_warps) * warp;
         // The warp that loads these scales; the warps that read them.
@@ -29,11 +30,11 @@ constexpr int arrivals_at(BarrierName barrier, const Design& design, bool scales
         case BarrierName::ended: return consumers * warp;
         // Each warp that takes work tiles from the scheduler.
         case BarrierName::work_empty: {
-            const int stores = stored_by_tma && design.cluster.k_slices() == 1 ? 1 : 0;
+            const int stores = stored_by_tma && design.cluster.k_slices == 1 ? 1 : 0;
             return (1 + (design.is_k_grouped() ? 1 : row_scales) + consumers + stores) * warp;
         }
         case BarrierName::slices_read:
-            return consumers * design.cluster.size;  // Each consumer warp of the cluster.
+            return consumers * design.cluster.size();  // Each consumer warp of the cluster.
         // One thread: of the scheduler, of the store warp, or the one that expects the bytes.
         case BarrierName::work_full:
         case BarrierName::stored:
@@ -79,7 +80,7 @@ TILEWRIGHT_DEVICE void init_barriers(Shared<design>& shared, const Arguments& ar
         init(shared.work_full, BarrierName::work_full);
         init(shared.work_empty, BarrierName::work_empty);
     }
-    if constexpr (design.cluster.k_slices() > 1) {
+    if constexpr (design.cluster.k_slices > 1) {
         barrier_init(shared.slices_full, arrivals_at(BarrierName::slices_full, design));
         barrier_init(shared.slices_read, arrivals_at(BarrierName::slices_read, design));
     }
@@ -101,7 +102,7 @@ template <Design design>
 TILEWRIGHT_DEVICE void sync_peers() {
     // Split-K: only warps that send fragments need the peers' initialised barriers, and they wait later
     // (store/cluster_reduce.h).
-    if constexpr (design.cluster.size > 1) arrive_cluster_relaxed();
+    if constexpr (design.cluster.size() > 1) arrive_cluster_relaxed();
     if constexpr (design.cluster.shares_operand()) wait_cluster();
 }
 

@@ -9,20 +9,13 @@
 
 namespace tilewright::hopper {
 
-/// Whether the tile has rows of this warpgroup ahead of the end of D or of the group.
-template <Design design>
-TILEWRIGHT_DEVICE bool has_rows(const Consumer<design>& consumer, const WorkTileOf<design>& work) {
-    const int row_end = end_of_rows<design>(work, consumer.arguments.m);
-    return !design.skips_rows || work.row + consumer.first_row() < row_end;
-}
-
 /// The lanes of a warp converge at the end of a tile. Only if the compiler knows this does it keep the loop's state,
 /// and with it the descriptors of wgmma, in uniform registers. After stores that branch it must also be told that the
 /// stage is the same in all lanes.
 template <Design design>
 TILEWRIGHT_DEVICE void stay_uniform(Consumer<design>& consumer) {
     sync_warp();
-    if constexpr (design.output == Output::any || design.cluster.k_slices() > 1)
+    if constexpr (design.output == Output::any || design.cluster.k_slices > 1)
         consumer.ring.stage = same_in_warp(consumer.ring.stage);
 }
 
@@ -33,12 +26,12 @@ TILEWRIGHT_DEVICE void consume_in_turn(Consumer<design>& consumer, WorkTiles<des
     while (work.exists != 0) {
         if constexpr (design.is_k_grouped()) consumer.k_blocks = k_slice_of<design>(work).count;
         WorkTileOf<design> next{};
-        if constexpr (design.cluster.k_slices() > 1) {
+        if constexpr (design.cluster.k_slices > 1) {
             multiply<design>(consumer, accumulators);
             next = tiles.next(consumer.budget);
             store_slices<design>(consumer, accumulators, work, next.exists != 0);
         } else {
-            if (has_rows<design>(consumer, work)) {
+            if (has_rows<design>(work, consumer.arguments.m, consumer.warpgroup)) {
                 multiply<design>(consumer, accumulators);
                 store<design>(consumer, accumulators, work);
             } else {
@@ -84,7 +77,7 @@ TILEWRIGHT_DEVICE void consume_overlapped(Consumer<design>& consumer, WorkTiles<
         if (holds_last) store_subtile<design>(consumer, accumulators, subtile);
     };
     while (true) {
-        if (work.exists == 0 || !has_rows<design>(consumer, work)) {
+        if (work.exists == 0 || !has_rows<design>(work, consumer.arguments.m, consumer.warpgroup)) {
 #pragma unroll
             for (int subtile = 0; subtile < design.subtiles; ++subtile) store_last(subtile);
             if (work.exists == 0) return;
@@ -107,8 +100,9 @@ TILEWRIGHT_DEVICE void consume_overlapped(Consumer<design>& consumer, WorkTiles<
 template <Design design>
 constexpr bool overlaps_epilogue() {
     const bool can = design.loop == Loop::k_blocks || (design.loop == Loop::two_partials && design.swap_ab);
-    return can && design.output == Output::bf16_by_tma && design.groups == Groups::none &&
-           design.cluster.k_slices() == 1 && design.feed != FeedKind::windowed && design.wgmma_n % 16 == 0;
+    return can && design.order.chain > step_k && design.output == Output::bf16_by_tma &&
+           design.groups == Groups::none && design.cluster.k_slices == 1 && design.feed != FeedKind::windowed &&
+           design.wgmma_n % 16 == 0;
 }
 
 /// Returns the rest of the wait budget.

@@ -65,7 +65,8 @@ TILEWRIGHT_DEVICE void load_epilogue_scales(Shared<design>& shared, const Argume
     } else {
         // A side without an epilogue scale gets 1: its scales are applied in the mainloop and leave nothing to the
         // epilogue.
-        constexpr bool defers_a = design.operand_a().defers, defers_b = design.operand_b().defers;
+        constexpr bool defers_a = design.order.defers && design.order.a == ScaleUse::chains,
+                       defers_b = design.order.defers && design.order.b == ScaleUse::chains;
         constexpr bool has_a = defers_a || design.a.is_nvfp4() || design.order.a == ScaleUse::end;
         constexpr bool has_b = defers_b || design.b.scale_rows != 0;
         const int group = work.scales_of_b();
@@ -76,7 +77,7 @@ TILEWRIGHT_DEVICE void load_epilogue_scales(Shared<design>& shared, const Argume
         // Both sides are loaded first where a tile may wait for the sum of their latencies. Slices of k that begin
         // later wait for scales that defer, and groups may have many short tiles. Other kernels may spill.
         constexpr bool both_first =
-            design.order.defers && (design.cluster.k_slices() > 1 || design.groups == Groups::rows);
+            design.order.defers && (design.cluster.k_slices > 1 || design.groups == Groups::rows);
         if constexpr (!both_first) a.store(of_a, defers_a);
         const LoadedScales<design.d_columns> b(has_b ? arguments.scales_b : ScaleView{}, group, work.column,
                                                defers_b ? first_k_block : 0);

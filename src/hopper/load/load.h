@@ -10,39 +10,44 @@
 
 namespace tilewright::hopper {
 
+/// The blocks of the cluster that share an operand.
+template <Design design, bool of_a>
+constexpr int sharing_blocks() {
+    return of_a ? design.cluster.columns : design.cluster.rows;
+}
+
 /// Loads a TMA box of 128 bytes along k, from element `k` of row `row + first` on. A box of an operand that the cluster
 /// shares is multicast to all blocks.
-template <Design design, OperandTile operand>
+template <Design design, bool of_a>
 TILEWRIGHT_DEVICE void load_box(u8* to, const TensorMap& map, Barrier& full, int k, int row, int first, int batch) {
     u8* place = to + first * row_bytes;
-    if constexpr (operand.loaded_rows < operand.rows) {
-        tma_load_multicast(place, map, full, k, row + first, batch, (1 << design.cluster.size) - 1);
+    if constexpr (sharing_blocks<design, of_a>() > 1) {
+        tma_load_multicast(place, map, full, k, row + first, batch, (1 << design.cluster.size()) - 1);
     } else {
         tma_load(place, map, full, k, row + first, batch);
     }
 }
 
 /// The same for an MN-major operand, whose boxes have 128 bytes along the rows per k.
-template <OperandTile operand>
+template <int rows>
 TILEWRIGHT_DEVICE void load_mn_major(u8* to, const TensorMap& map, Barrier& full, int k, int row, int batch) {
-    static_assert(operand.rows % mn_major_box == 0 && operand.loaded_rows == operand.rows);
+    static_assert(rows % mn_major_box == 0);
 #pragma unroll
-    for (int i = 0; i < operand.rows; i += mn_major_box) {
-        tma_load(to + i * row_bytes, map, full, row + i, k, batch);
-    }
+    for (int i = 0; i < rows; i += mn_major_box) tma_load(to + i * row_bytes, map, full, row + i, k, batch);
 }
 
 /// Loads rows [row, row + wanted) of one operand in boxes; boxes after `wanted` are skipped. If the cluster shares the
 /// operand, each block loads an equal part.
-template <Design design, OperandTile operand>
+template <Design design, bool of_a>
 TILEWRIGHT_DEVICE void load_rows(u8* to, const TensorMap& map, Barrier& full, int k, int row, int batch,
-                                 int wanted = operand.rows) {
-    if constexpr (operand.side.form == Form::columns) return load_mn_major<operand>(to, map, full, k, row, batch);
-    constexpr int rows = operand.loaded_rows;
-    const int begin = rows < operand.rows ? block_rank() * rows : 0;
-    for (int i = 0; i < rows; i += operand.box_rows) {
+                                 int wanted = of_a ? design.d_rows : design.d_columns) {
+    constexpr OperandTile operand = of_a ? design.operand_a() : design.operand_b();
+    constexpr int rows = of_a ? design.d_rows : design.d_columns, loaded = rows / sharing_blocks<design, of_a>();
+    if constexpr (operand.side.form == Form::columns) return load_mn_major<rows>(to, map, full, k, row, batch);
+    const int begin = loaded < rows ? block_rank() * loaded : 0;
+    for (int i = 0; i < loaded; i += operand.box_rows) {
         if (design.skips_boxes && begin + i >= wanted) break;
-        load_box<design, operand>(to, map, full, k, row, begin + i, batch);
+        load_box<design, of_a>(to, map, full, k, row, begin + i, batch);
     }
 }
 
@@ -54,7 +59,7 @@ TILEWRIGHT_DEVICE int rows_of_a(const ArgumentsOf<design>& arguments, const Work
         return design.d_rows;
     } else if constexpr (design.groups != Groups::rows) {
         const int rows = rows_of_a(design, arguments.m - work.row);
-        return design.cluster.use == ClusterUse::share_b ? max(rows, 0) : rows;
+        return design.cluster.rows > 1 ? max(rows, 0) : rows;
     } else if constexpr (!design.skips_boxes) {
         return design.d_rows;
     } else {
@@ -142,16 +147,11 @@ private:
         barrier_wait(shared_.empty[last], phase, {budget_, BarrierName::empty, last});
     }
 
-    /// The bytes that a full barrier waits for, without scales.
-    TILEWRIGHT_DEVICE static int value_bytes(int rows) {
-        return design.value_bytes_per_stage() - (design.d_rows - rows) * design.k_boxes * row_bytes;
-    }
-
     /// The bytes of a copy of A's scales. Scales that are adjacent along m are one row to TMA, which is always whole.
     /// Grouped tiles have one box, of all rows.
     TILEWRIGHT_DEVICE static int a_scale_bytes(int rows) {
         constexpr int four = design.k_blocks_per_scale_copy;
-        constexpr int whole = design.operand_a().scale_bytes() * four;
+        constexpr int whole = design.d_rows * four * 4;
         return design.groups == Groups::rows || four == 1 ? whole : rows * four * 4;
     }
 
@@ -161,12 +161,14 @@ private:
         return min(left, design.d_columns / packed_rows);
     }
 
-    /// The bytes that `value_bytes` counts although they do not exist.
-    TILEWRIGHT_DEVICE int missing_packed_bytes(const WorkTileOf<design>& work) {
-        if constexpr (design.feed == FeedKind::windowed && design.b.form == Form::tiles) {
-            return design.operand_b().loaded_bytes - packed_tiles(work) * loaded_tile_bytes<design>(arguments_);
+    /// The bytes that a full barrier waits for, without scales.
+    TILEWRIGHT_DEVICE int value_bytes(const WorkTileOf<design>& work, int rows) {
+        const int of_a = rows * design.k_boxes * row_bytes;
+        if constexpr (design.b.is_packed()) {
+            const int in_place = design.b.form == Form::rows_and_tiles ? design.d_columns * raw_row_bytes : 0;
+            return of_a + in_place + packed_tiles(work) * loaded_tile_bytes<design>(arguments_);
         } else {
-            return (design.d_columns / packed_rows - packed_tiles(work)) * loaded_tile_bytes<design>(arguments_);
+            return of_a + design.operand_b().value_bytes;
         }
     }
 
@@ -191,14 +193,14 @@ private:
 
     /// Loads rows of one box of k, which begins at element `k`.
     TILEWRIGHT_DEVICE void load_a(Barrier& full, const WorkTileOf<design>& work, u8* to, int k, int rows) {
-        constexpr OperandTile a = design.operand_a();
-        if constexpr (design.groups == Groups::rows || a.side.form == Form::columns) {
-            load_rows<design, a>(to, arguments_.a, full, k, work.row, work.batch, rows);
+        if constexpr (design.groups == Groups::rows || design.a.form == Form::columns) {
+            load_rows<design, true>(to, arguments_.a, full, k, work.row, work.batch, rows);
         } else {
-            static_assert(a.box_rows == a.loaded_rows);
+            constexpr int blocks = sharing_blocks<design, true>();
+            static_assert(design.operand_a().box_rows == design.d_rows / blocks);
             const TensorMap& map = rows < design.d_rows ? arguments_.a_last : arguments_.a;
-            const int first = a.loaded_rows < a.rows ? block_rank() * (rows / design.cluster.size) : 0;
-            load_box<design, a>(to, map, full, k, work.row, first, work.matrix_of_a());
+            const int first = blocks > 1 ? block_rank() * (rows / blocks) : 0;
+            load_box<design, true>(to, map, full, k, work.row, first, work.matrix_of_a());
         }
     }
 
@@ -212,8 +214,8 @@ private:
 
     TILEWRIGHT_DEVICE void load_b(Barrier& full, const WorkTileOf<design>& work, int k_block) {
         if constexpr (design.b.is_packed()) return load_packed(full, work, k_block);
-        load_rows<design, design.operand_b()>(shared_.values_of_b(ring_.stage), arguments_.b, full,
-                                              k_block * design.stage_k, work.column, work.matrix_of_b());
+        load_rows<design, false>(shared_.values_of_b(ring_.stage), arguments_.b, full, k_block * design.stage_k,
+                                 work.column, work.matrix_of_b());
     }
 
     TILEWRIGHT_DEVICE void load_a_scales(Barrier& full, const WorkTileOf<design>& work, int k_block, int rows) {
@@ -244,8 +246,8 @@ private:
 
     TILEWRIGHT_DEVICE void load_values_of_group(Barrier& full, const WorkTileOf<design>& work, int k_block) {
         const int stage = ring_.stage, k = (k_block - work.k_block) * design.stage_k;
-        load_rows<design, design.operand_a()>(shared_.values_of_a(stage), this->map_of_a(), full, k, work.row, 0);
-        load_rows<design, design.operand_b()>(shared_.values_of_b(stage), this->map_of_b(), full, k, work.column, 0);
+        load_rows<design, true>(shared_.values_of_a(stage), this->map_of_a(), full, k, work.row, 0);
+        load_rows<design, false>(shared_.values_of_b(stage), this->map_of_b(), full, k, work.column, 0);
     }
 
     /// Loads a k-block with `rows` rows of A, or its part.
@@ -253,7 +255,7 @@ private:
     TILEWRIGHT_DEVICE void fill(const WorkTileOf<design>& work, int k_block, int rows) {
         constexpr bool has_a_scales = design.operand_a().scales_of_row > 0,
                        has_b_scales = design.operand_b().scales_of_row > 0;
-        const bool has_rows = design.cluster.use != ClusterUse::share_b || rows > 0;
+        const bool has_rows = design.cluster.rows == 1 || rows > 0;
         const bool scales = scales_by_tma<design>(arguments_);
         const bool a_scales = has_a_scales && scales && has_rows && k_block % design.k_blocks_per_scale_copy == 0;
         const int stage = ring_.stage;
@@ -263,13 +265,12 @@ private:
         // here, because lanes could take an exit from the loop one by one.
         if (is_elected() && budget_ >= 0) {
             if constexpr (part != Loads::tokens) {
-                int bytes = value_bytes(rows);
+                int bytes = value_bytes(work, rows);
                 if (a_scales) bytes += a_scale_bytes(rows);
-                if (scales) bytes += design.operand_b().scale_bytes();
+                if (has_b_scales && scales) bytes += design.d_columns * 4;
                 if constexpr (design.groups == Groups::k_anywhere) {
-                    if (!this->loads()) bytes -= value_bytes(rows);
+                    if (!this->loads()) bytes -= value_bytes(work, rows);
                 }
-                if constexpr (design.b.is_packed()) bytes -= missing_packed_bytes(work);
                 barrier_arrive_expect(full, bytes);
             }
             if constexpr (design.groups == Groups::k_anywhere) {

@@ -73,7 +73,7 @@ public:
 
     /// Copies the scales of all other k-blocks. Returns the rest of the wait budget.
     TILEWRIGHT_DEVICE int run() {
-        static_assert(design.has_row_scales());
+        static_assert(design.order.has(ScaleUse::chains));
         if constexpr (at_once > 1) return run_in_fours();
         PipelineState<design.stages> ring{.phase = 1};
         for (WorkTileOf<design> work = tiles_.first(budget_); work.exists != 0; work = tiles_.next(budget_)) {

@@ -21,7 +21,7 @@ public:
     /// As many as the producer's registers hold.
     static constexpr int k_blocks_at_once() {
         constexpr int held = design.shape.warpgroups > 2 ? 8 : 20;  // words of 1x32 scales
-        if (design.loop == Loop::steps) return 4 * rows_each() <= held ? 4 : 2 * rows_each() <= held ? 2 : 1;
+        if (design.order.chain == step_k) return 4 * rows_each() <= held ? 4 : 2 * rows_each() <= held ? 2 : 1;
         if (design.shape.warpgroups > 2 || design.groups == Groups::k_anywhere) return 1;
         return design.swap_ab && design.mma_a.scales_of_row == 0 ? 4 : 2;
     }
@@ -63,20 +63,20 @@ private:
     static constexpr int rows_each() { return (mma_a_rows() + mma_b_rows() + warp_threads - 1) / warp_threads; }
     static_assert(mma_a_rows() % warp_threads == 0);
     /// A thread's scales of a row and a k-block: four ue8m0 scales in a word, or one scale.
-    using Scales = Chosen<design.loop == Loop::steps, u32, float>;
+    using Scales = Chosen<design.order.chain == step_k, u32, float>;
 
     // 1x32 scales, if the operand has them.
     static constexpr int codes() { return design.stage_k / step_k; }
     static constexpr bool a_has_codes() {
-        return design.loop == Loop::steps && design.a.scale_k == step_k && design.order.a == ScaleUse::chains;
+        return design.order.chain == step_k && design.a.scale_k == step_k && design.order.a == ScaleUse::chains;
     }
     static constexpr bool b_has_codes() {
-        return design.loop == Loop::steps && design.b.scale_k == step_k && design.order.b == ScaleUse::chains;
+        return design.order.chain == step_k && design.b.scale_k == step_k && design.order.b == ScaleUse::chains;
     }
 
     /// The smaller alignment of the operands that have 1x32 scales.
     TILEWRIGHT_DEVICE int common_alignment() const {
-        if constexpr (design.loop != Loop::steps) return 1;
+        if constexpr (design.order.chain != step_k) return 1;
         const int k_block = k_slice_of<design>(arguments_).begin;
         if constexpr (!a_has_codes()) return code_alignment<codes()>(arguments_.scales_b, k_block);
         const int of_a = code_alignment<codes()>(arguments_.scales_a, k_block);
@@ -84,7 +84,7 @@ private:
     }
 
     TILEWRIGHT_DEVICE int k_blocks_of_read() const {
-        return design.loop == Loop::steps && alignment_ < codes() ? 1 : k_blocks_at_once();
+        return design.order.chain == step_k && alignment_ < codes() ? 1 : k_blocks_at_once();
     }
 
     TILEWRIGHT_DEVICE void read(const WorkTileOf<design>& work, int lane, int begin) {
@@ -92,7 +92,7 @@ private:
                       b_rows = design.swap_ab ? mma_a_rows() : mma_b_rows();
         constexpr int a_offset = design.swap_ab ? b_rows / warp_threads : 0,
                       b_offset = design.swap_ab ? 0 : a_rows / warp_threads;
-        if constexpr (design.loop == Loop::steps) {
+        if constexpr (design.order.chain == step_k) {
             const ScaleView &a = arguments_.scales_a, &b = arguments_.scales_b;
             if constexpr (a_rows > 0) {
                 read_steps<a_has_codes(), a_offset, a_rows>(a, arguments_.m, work.batch, work.row + lane, begin);
@@ -140,7 +140,7 @@ private:
                                  const Scales (&values)[max(rows_each(), 1)]) {
         const int stage = ring.stage;
         barrier_wait(shared_.empty[stage], ring.phase, {budget_, BarrierName::empty, stage});
-        if constexpr (design.loop == Loop::steps) {
+        if constexpr (design.order.chain == step_k) {
             write_steps(stage, thread, k_block, values);
         } else {
 #pragma unroll

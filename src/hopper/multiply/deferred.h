@@ -17,7 +17,7 @@ TILEWRIGHT_DEVICE bool any_row_defers(Consumer<design>& c) {
     static_assert(design.order.defers && (design.mma_a.scales_of_row > 0) != (design.mma_b.scales_of_row > 0));
     const int count = design.mma_a.scales_of_row > 0 ? design.shape.m : design.shape.n;
     bool any = false;
-    if (c.k_blocks > 0 && (design.cluster.k_slices() == 1 || block_rank() == 0)) {
+    if (c.k_blocks > 0 && (design.cluster.k_slices == 1 || block_rank() == 0)) {
         c.await_full();
         const int stage = c.ring.stage;
         const float* const first =
@@ -69,7 +69,7 @@ TILEWRIGHT_DEVICE void multiply_deferring_blocks(Consumer<design>& c, Accumulato
 template <Design design>
 TILEWRIGHT_DEVICE void multiply_deferring(Consumer<design>& c, Accumulators<design>& accumulators) {
     wait_epilogue_scales<design>(c);
-    if constexpr (design.loop == Loop::steps) {
+    if constexpr (design.order.chain == step_k) {
         multiply_stepwise<design, true>(c, accumulators);
     } else if (c.k_blocks == 0) {
         clear<design>(accumulators);

@@ -61,11 +61,16 @@ TILEWRIGHT_DEVICE void finish_product(Feed<design>& feed, Partial<design>& parti
     feed.complete();
 }
 
-/// mma A of a box of k, in the form that wgmma takes from registers.
-template <Design design>
+/// mma A, in the form that wgmma takes from registers. Without promotion, that of all rows of the warpgroup is held. If
+/// k-blocks are decoded to bf16 and promoted, both boxes of one are.
+template <Design design,
+          int boxes = (design.feed == FeedKind::decoded_to_bf16 && design.order.chain >= packed_k) ? 2 : 1,
+          int halves = design.order.chain == 0 ? design.rows_per_warpgroup / wgmma_m : 1>
 struct Fragments {
-    /// The index of a subtile's rows among the held ones.
-    static constexpr int held(int subtile) { return subtile / design.wgmmas_along_n % (design.held_rows / wgmma_m); }
+    /// The fragments of a box of the subtile's rows.
+    TILEWRIGHT_DEVICE auto& of(int subtile, int box = 0) {
+        return words[box % boxes][subtile / design.wgmmas_along_n % halves];
+    }
 
     /// d (+)= the subtile's rows of mma A, which are held, times its rows of mma B.
     TILEWRIGHT_DEVICE void issue_held(Consumer<design>& c, float (&d)[design.wgmma_n / 2], int subtile, bool accumulate,
@@ -75,19 +80,20 @@ struct Fragments {
 #pragma unroll
         for (int step = 0; step < wgmma_steps; ++step) {
             wgmma<design.wgmma_n, design.mma_a.side.values, design.mma_b.side.values>(
-                d, words[held(subtile)][step], b + step * (wgmma_k_bytes / descriptor_bytes), accumulate || step > 0);
+                d, of(subtile, box)[step], b + step * (wgmma_k_bytes / descriptor_bytes), accumulate || step > 0);
         }
     }
 
     /// The registers must keep their values up to this call.
     TILEWRIGHT_DEVICE void complete() {
 #pragma unroll
-        for (int i = 0; i < wgmma_steps * (design.held_rows / wgmma_m); ++i) {
-            pin(words[i / wgmma_steps][i % wgmma_steps]);
+        for (int i = 0; i < boxes * halves * wgmma_steps; ++i) {
+            pin(words[i / wgmma_steps / halves][i / wgmma_steps % halves][i % wgmma_steps]);
         }
     }
 
-    u32 words[design.held_rows / wgmma_m][wgmma_steps][fragment_words];
+private:
+    u32 words[boxes][halves][wgmma_steps][fragment_words];
 };
 
 /// Both operands from shared memory.
@@ -142,8 +148,8 @@ struct Feed<design, FeedKind::transposed> : Fragments<design> {
         for (int step = 0; step < wgmma_steps; ++step) {
 #pragma unroll
             for (int i = 0; i < fragment_words; ++i) {
-                this->words[Fragments<design>::held(subtile)][step][i] = permute_bytes(
-                    pairs[step][i / 2 * 2], pairs[step][i / 2 * 2 + 1], i % 2 == 0 ? first_row_ : second_row_);
+                this->of(subtile)[step][i] = permute_bytes(pairs[step][i / 2 * 2], pairs[step][i / 2 * 2 + 1],
+                                                           i % 2 == 0 ? first_row_ : second_row_);
             }
         }
     }

@@ -67,7 +67,14 @@ struct Feed<design, FeedKind::decoded_to_bf16> : Fragments<design> {
 
     TILEWRIGHT_DEVICE explicit Feed(const Consumer<design>& /*consumer*/) {}
 
-    /// d (+)= the subtile's products of one box of k.
+    /// d (+)= the subtile's products of a k-block. The second box is decoded while the tensor core multiplies the
+    /// first.
+    TILEWRIGHT_DEVICE void issue(Consumer<design>& c, float (&d)[design.wgmma_n / 2], int subtile, bool accumulate) {
+        issue<0>(c, d, subtile, accumulate);
+        issue<1>(c, d, subtile, true);
+    }
+
+    /// The same for one box.
     template <int box>
     TILEWRIGHT_DEVICE void issue(Consumer<design>& c, float (&d)[design.wgmma_n / 2], int subtile, bool accumulate) {
         if (subtile % design.wgmmas_along_n == 0) load(c, subtile, box);
@@ -83,30 +90,9 @@ struct Feed<design, FeedKind::decoded_to_bf16> : Fragments<design> {
         const Scales scales(from + packed_code_bytes, pair_of_rows(c), box);
 #pragma unroll
         for (int step = 0; step < steps; ++step) {
-            decode_step_to_bf16(this->words[Fragments<design>::held(subtile)] + 2 * step, codes, scales, step);
+            decode_step_to_bf16(this->of(subtile, box) + 2 * step, codes, scales, step);
         }
     }
-};
-
-/// The second box is decoded while the tensor core multiplies the first.
-template <Design design>
-struct Feed<design, FeedKind::k_block_to_bf16> {
-    TILEWRIGHT_DEVICE explicit Feed(const Consumer<design>& c) : boxes_{BoxFeed(c), BoxFeed(c)} {}
-
-    TILEWRIGHT_DEVICE void issue(Consumer<design>& c, float (&d)[design.wgmma_n / 2], int subtile, bool accumulate) {
-        boxes_[0].template issue<0>(c, d, subtile, accumulate);
-        boxes_[1].template issue<1>(c, d, subtile, true);
-    }
-
-    TILEWRIGHT_DEVICE void complete() {
-        boxes_[0].complete();
-        boxes_[1].complete();
-    }
-
-private:
-    using BoxFeed = Feed<design, FeedKind::decoded_to_bf16>;
-
-    BoxFeed boxes_[2];
 };
 
 }  // namespace tilewright::hopper

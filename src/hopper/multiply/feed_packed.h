@@ -122,7 +122,7 @@ protected:
                                   const CodeScales& scales) {
 #pragma unroll
         for (int step = 0; step < wgmma_steps; ++step) {
-            decode_step(this->words[Fragments<design>::held(subtile)][step], codes, scales, step);
+            decode_step(this->of(subtile)[step], codes, scales, step);
         }
     }
 };

@@ -69,7 +69,7 @@ struct Feed<design, FeedKind::windowed> : PackedFeed<design> {
     TILEWRIGHT_DEVICE explicit Feed(const Consumer<design>& /*consumer*/) {
 #pragma unroll
         for (int i = 0; i < wgmma_steps * fragment_words; ++i) {
-            this->words[0][i / fragment_words][i % fragment_words] = 0;
+            this->of(0)[i / fragment_words][i % fragment_words] = 0;
         }
     }
 
@@ -84,14 +84,14 @@ struct Feed<design, FeedKind::windowed> : PackedFeed<design> {
     TILEWRIGHT_DEVICE void take_window(const Consumer<design>& c, Feed& all, int half, int window,
                                        const bool (&rows)[2]) {
         for_masks(c, half, window, rows, [&](int step, int i, u32 mask) {
-            this->words[0][step][i] = all.words[0][step][i] & mask;
-            all.words[0][step][i] &= ~mask;
+            this->of(0)[step][i] = all.of(0)[step][i] & mask;
+            all.of(0)[step][i] &= ~mask;
         });
     }
 
     /// Keeps only the values that are in a window, in the rows that `rows` selects.
     TILEWRIGHT_DEVICE void keep_window(const Consumer<design>& c, int half, int window, const bool (&rows)[2]) {
-        for_masks(c, half, window, rows, [&](int step, int i, u32 mask) { this->words[0][step][i] &= mask; });
+        for_masks(c, half, window, rows, [&](int step, int i, u32 mask) { this->of(0)[step][i] &= mask; });
     }
 
 private:

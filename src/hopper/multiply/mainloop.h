@@ -159,9 +159,9 @@ TILEWRIGHT_DEVICE void multiply(Consumer<design>& c, Accumulators<design>& accum
         c.defers = any_row_defers<design>(c);
         if (c.defers) return multiply_deferring<design>(c, accumulators);
     }
-    if constexpr (design.loop == Loop::steps) {
+    if constexpr (design.order.chain == step_k) {
         multiply_stepwise<design>(c, accumulators);
-    } else if constexpr (design.has_wide_steps()) {
+    } else if constexpr (design.order.chain == 0 && design.wide_rows) {
         multiply_wide_rows<design>(c, accumulators);
     } else if constexpr (design.order.chain == 0) {
         multiply_unpromoted<design>(c, accumulators);

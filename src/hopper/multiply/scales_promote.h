@@ -152,7 +152,7 @@ struct PromotionScales {
     /// rows use scales without deferral, so that with windows the column scales are deferred only at promotion.
     template <bool deferring>
     TILEWRIGHT_DEVICE void read_step(const Consumer<design>& c, int stage, int step, int subtile) {
-        static_assert(design.loop == Loop::steps);
+        static_assert(design.order.chain == step_k);
         const int half = subtile / design.wgmmas_along_n, part = subtile % design.wgmmas_along_n;
         if (design.mma_a.scales_of_row > 0 && part == 0) {
             const float* const of_rows =

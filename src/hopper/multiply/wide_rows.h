@@ -77,8 +77,7 @@ private:
 #pragma unroll
         for (int step = first; step < first + 2; ++step) {
             wgmma<design.wgmma_n, design.mma_a.side.values, design.mma_b.side.values>(
-                partial, feed_.words[Fragments<design>::held(subtile)][step],
-                b + step * (wgmma_k_bytes / descriptor_bytes), step > first);
+                partial, feed_.of(subtile)[step], b + step * (wgmma_k_bytes / descriptor_bytes), step > first);
         }
         finish(partial);
         const int half = half_of(subtile);

@@ -20,18 +20,15 @@ struct SchedulerParams {
     FastDivmod columns;  // of tiles
 };
 
-/// Whether the last row of tiles is taken after all others. If D ends so early in it that a warpgroup has no row, its
-/// tiles are cheap. They should then go to the blocks that have one full tile less. Other last rows cost as much as
-/// full rows. Taken last, they would only read B again. (Blocks that share B wait for the first of them, which has the
-/// most rows.)
-constexpr bool takes_last_row_last(const Design& design, int m) {
-    const int rest = m % cluster_rows(design);
-    return design.skips_rows && rest != 0 && rest < m && rest <= design.shape.m - design.rows_per_warpgroup;
-}
-
+/// The last row of tiles is taken after all others if D ends so early in it that a warpgroup has no row. Its tiles are
+/// then cheap, and should go to the blocks that have one full tile less. Other last rows cost as much as full rows.
+/// Taken last, they would only read B again. (Blocks that share B wait for the first of them, which has the most rows.)
 constexpr SchedulerParams scheduler_params(const Design& design, const Extent& extent) {
-    const int rows = tiles_along(extent.m, cluster_rows(design)), n = tiles_along(extent.n, cluster_columns(design));
-    const int m = takes_last_row_last(design, extent.m) ? rows - 1 : rows;
+    const int rows = tiles_along(extent.m, design.d_rows * design.cluster.rows),
+              n = tiles_along(extent.n, design.d_columns * design.cluster.columns);
+    const int rest_of_d = extent.m % (design.d_rows * design.cluster.rows);
+    const bool is_cheap = rest_of_d != 0 && rest_of_d <= design.shape.m - design.rows_per_warpgroup;
+    const int m = design.skips_rows && is_cheap && rows > 1 ? rows - 1 : rows;
     const int width = min(extent.raster_width, m);
     if (m * n * extent.batch == 0) return {};
     const int rest = m % width;
@@ -54,9 +51,9 @@ class Schedule {
 public:
     constexpr Schedule(const SchedulerParams& params, int block, int blocks)
         : params_(params),
-          rank_(block % design.cluster.size),
-          next_(block / design.cluster.size),
-          step_(blocks / design.cluster.size) {}
+          rank_(block % design.cluster.size()),
+          next_(block / design.cluster.size()),
+          step_(blocks / design.cluster.size()) {}
 
     constexpr WorkTile next() {
         if (next_ >= params_.tiles) return {};
@@ -83,8 +80,8 @@ private:
     }
 
     constexpr WorkTile work_tile(int m, int n, int batch) const {
-        if (design.cluster.use == ClusterUse::share_b) m = m * design.cluster.size + rank_;
-        if (design.cluster.use == ClusterUse::share_a) n = n * design.cluster.size + rank_;
+        if (design.cluster.rows > 1) m = m * design.cluster.rows + rank_;
+        if (design.cluster.columns > 1) n = n * design.cluster.columns + rank_;
         return {.row = m * design.d_rows,
                 .column = n * design.d_columns,
                 .batch = batch,

@@ -46,7 +46,7 @@ TILEWRIGHT_DEVICE void for_each_f32_part(Shared<design>& shared, const WorkTileO
     constexpr F32Parts parts(design);
 #pragma unroll 1
     for (int warpgroup = 0; warpgroup < design.shape.warpgroups; ++warpgroup) {
-        if (rows_of_share(design, m, work.row, warpgroup) <= 0) continue;
+        if (!has_rows<design>(work, m, warpgroup)) continue;
         for (int i = 0; i < parts.in_stage(index); ++i) {
             const int part = index * parts.per_stage + i;
             visit(f32_part_at<design>(shared, stage, warpgroup, i),

@@ -29,18 +29,18 @@ constexpr TilePosition raster_position(int index, int tiles_m, int tiles_n, int 
 /// rotates each wave, so that cheap tail tiles do not always fall to the same blocks.
 template <Design design>
 class GroupedSchedule {
-    static_assert(design.cluster.use != ClusterUse::share_b, "blocks along the rows may have different groups");
+    static_assert(design.cluster.rows == 1, "blocks along the rows may have different groups");
 
 public:
     TILEWRIGHT_DEVICE GroupedSchedule(const Arguments& arguments, int block, int blocks)
         : ranges_(arguments.sizes, arguments.batch, arguments.m, arguments.raster_width * design.d_rows),
           separate_(arguments.sizes.kind == SizeKind::counts),
           raster_width_(arguments.raster_width),
-          rank_(block % design.cluster.size),
-          tiles_n_(tiles_along(arguments.n, cluster_columns(design))),
-          index_in_wave_(block / design.cluster.size),
+          rank_(block % design.cluster.size()),
+          tiles_n_(tiles_along(arguments.n, design.d_columns * design.cluster.columns)),
+          index_in_wave_(block / design.cluster.size()),
           next_(index_in_wave_),
-          step_(blocks / design.cluster.size) {
+          step_(blocks / design.cluster.size()) {
         ranges_.prefetch(block, blocks);
     }
 
@@ -68,8 +68,7 @@ private:
         const auto [m, n] = raster_position(next_ - begin, tiles_m(range), tiles_n_, raster_width_);
         advance();
         return {.row = range.begin + m * design.d_rows,
-                .column = (design.cluster.use == ClusterUse::share_a ? n * design.cluster.size + rank_ : n) *
-                          design.d_columns,
+                .column = (design.cluster.columns > 1 ? n * design.cluster.size() + rank_ : n) * design.d_columns,
                 .batch = separate_ ? range.group : 0,
                 .group = range.group,
                 .row_end = range.end,

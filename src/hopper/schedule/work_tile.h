@@ -44,17 +44,19 @@ struct WorkTileOfK {
 template <Design design>
 using WorkTileOf = Chosen<design.is_k_grouped(), WorkTileOfK, WorkTile>;
 
-/// Rows of D from the first row of a warpgroup's share on, in a tile that begins at `row`.
-constexpr int rows_of_share(const Design& design, int m, int row, int warpgroup) {
-    return design.skips_rows ? m - row - warpgroup * design.rows_per_warpgroup : design.shape.m;
-}
-
 /// The end of the rows that a tile stores. Dense: a tile's `row_end` is m, but it would occupy a register during the
 /// mainloop.
 template <Design design>
 constexpr int end_of_rows(const WorkTileOf<design>& work, int m) {
     if constexpr (design.groups == Groups::rows) return work.row_end;
     return m;
+}
+
+/// Whether a warpgroup has rows of D in the tile, ahead of the end of D or of the group.
+template <Design design>
+constexpr bool has_rows(const WorkTileOf<design>& work, int m, int warpgroup) {
+    const int row = work.row + warpgroup * design.rows_per_warpgroup;
+    return !design.skips_rows || row < end_of_rows<design>(work, m);
 }
 
 /// D's size and the order of its tiles.
@@ -69,19 +71,11 @@ struct Extent {
 /// Numbers of tiles are 32-bit, because no memory holds 2^31 tiles of D.
 constexpr int tiles_along(int size, int step) { return size / step + (size % step != 0); }
 
-/// Rows and columns of D that the blocks of a cluster take at once.
-constexpr int cluster_rows(const Design& design) {
-    return design.d_rows * (design.cluster.use == ClusterUse::share_b ? design.cluster.size : 1);
-}
-constexpr int cluster_columns(const Design& design) {
-    return design.d_columns * (design.cluster.use == ClusterUse::share_a ? design.cluster.size : 1);
-}
-
 /// The k-block at which a slice of k begins: at a multiple of 128 k-elements, whatever the size of a k-block.
 constexpr int k_slice_begin(const Design& design, int k_blocks, int slice) {
     const int together = 128 / design.stage_k;
     const long long steps = tiles_along(k_blocks, together);
-    const int begin = static_cast<int>(steps * slice / design.cluster.k_slices()) * together;
+    const int begin = static_cast<int>(steps * slice / design.cluster.k_slices) * together;
     return together == 1 ? begin : min(begin, k_blocks);
 }
 

@@ -30,7 +30,7 @@ TILEWRIGHT_DEVICE void send_fragments(Consumer<design>& c, const Accumulators<de
     barrier_wait(c.shared.slices_read, c.slices.phase ^ 1, {c.budget, BarrierName::slices_read, 0});
     if (c.warpgroup == 0 && c.warp == 0 && c.lane == 0) {
         const int bytes =
-            fragments_of_block<design>() * design.cluster.k_slices() * design.shape.warpgroups * warpgroup_threads;
+            fragments_of_block<design>() * design.cluster.k_slices * design.shape.warpgroups * warpgroup_threads;
         barrier_arrive_expect(c.shared.slices_full, bytes * int(sizeof(Quad)));
     }
     sync_warp();
@@ -46,13 +46,13 @@ TILEWRIGHT_DEVICE void send_fragments(Consumer<design>& c, const Accumulators<de
 /// This thread's part of the block's `index`-th fragment.
 template <Design design>
 TILEWRIGHT_DEVICE Quad add_slices(const Consumer<design>& c, int index) {
-    Quad slices[design.cluster.k_slices()];
+    Quad slices[design.cluster.k_slices];
 #pragma unroll
-    for (int slice = 0; slice < design.cluster.k_slices(); ++slice)
+    for (int slice = 0; slice < design.cluster.k_slices; ++slice)
         slices[slice] = load_shared(slice_place(c, slice, index));
     Quad total = slices[0];
 #pragma unroll
-    for (int slice = 1; slice < design.cluster.k_slices(); ++slice) {
+    for (int slice = 1; slice < design.cluster.k_slices; ++slice) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) total.values[i] += slices[slice].values[i];
     }
@@ -108,7 +108,7 @@ TILEWRIGHT_DEVICE void store_slices(Consumer<design>& c, const Accumulators<desi
         store_fragment<design>(c, work, total, m, n);
     }
     sync_warp();
-    if (more && c.lane < design.cluster.size) barrier_arrive_peer(c.shared.slices_read, c.lane);
+    if (more && c.lane < design.cluster.size()) barrier_arrive_peer(c.shared.slices_read, c.lane);
     sync_warp();
     c.slices.advance();
     if constexpr (design.has_epilogue_scales) release_epilogue_scales<design>(c);

@@ -18,17 +18,23 @@ TILEWRIGHT_DEVICE float tensor_scales(const Arguments& arguments, const WorkTile
     return of_group(arguments.scales_a) * of_group(arguments.scales_b);
 }
 
-/// The factor that NVFP4's values on both sides lack.
+/// The factor that NVFP4's values lack; 1 without NVFP4.
 template <Design design>
-TILEWRIGHT_DEVICE float nvfp4_factor() {
-    constexpr float one = formats::nvfp4_tensor_factor();
-    return design.nvfp4_sides == 2 ? one * one : one;
+constexpr float nvfp4_factor() {
+    constexpr float of_side = formats::nvfp4_tensor_factor();
+    return (design.a.is_nvfp4() ? of_side : 1) * (design.b.is_nvfp4() ? of_side : 1);
+}
+
+/// The scales of NVFP4 tensors are a part of alpha, unless they are epilogue scales.
+template <Design design>
+constexpr bool scales_alpha() {
+    return nvfp4_factor<design>() != 1 && !design.has_epilogue_scales;
 }
 
 /// The factor of a tile's sums. For a group without k, D is C, or zeros.
 template <Design design>
 TILEWRIGHT_DEVICE float alpha_of(const Arguments& arguments, const WorkTileOf<design>& work) {
-    if constexpr (design.scales_alpha) {
+    if constexpr (scales_alpha<design>()) {
         const float scales = tensor_scales<design>(arguments, work);
         return arguments.alpha * (formats::is_large_tensor_scale(scales) ? scales : scales * nvfp4_factor<design>());
     }
@@ -39,7 +45,7 @@ TILEWRIGHT_DEVICE float alpha_of(const Arguments& arguments, const WorkTileOf<de
 /// Otherwise 1.
 template <Design design>
 TILEWRIGHT_DEVICE float before_alpha(const Arguments& arguments, const WorkTileOf<design>& work) {
-    if constexpr (!design.scales_alpha) return 1;
+    if constexpr (!scales_alpha<design>()) return 1;
     const float scales = tensor_scales<design>(arguments, work);
     return formats::is_large_tensor_scale(scales) ? nvfp4_factor<design>() : 1;
 }
@@ -62,7 +68,7 @@ TILEWRIGHT_DEVICE float number_of(const Arguments& arguments, const WorkTileOf<d
                                   float sum) {
     const bool adds = arguments.addend.data != nullptr;
     const float alpha = alpha_of<design>(arguments, work);
-    if constexpr (design.scales_alpha) sum *= before_alpha<design>(arguments, work);
+    if constexpr (scales_alpha<design>()) sum *= before_alpha<design>(arguments, work);
     if constexpr (design.is_k_grouped()) sum = work.lacks_k() && adds ? -0.0F : sum;  // C keeps the sign of its zeros
     return adds ? fma(alpha, sum, load_addend<design>(arguments, work, row, column)) : alpha * sum;
 }
@@ -79,8 +85,8 @@ TILEWRIGHT_DEVICE void multiply_by_alpha(Accumulators<design>& accumulators, con
         }
     };
     const float before = before_alpha<design>(arguments, work), alpha = alpha_of<design>(arguments, work);
-    if (design.scales_alpha && before != 1) multiply(before);
-    if (alpha != 1) multiply(design.scales_alpha ? alpha : arguments.alpha);
+    if (scales_alpha<design>() && before != 1) multiply(before);
+    if (alpha != 1) multiply(scales_alpha<design>() ? alpha : arguments.alpha);
 }
 
 /// alpha times the sums, plus the bias, if D is staged: the numbers of `number_of`.
@@ -110,7 +116,7 @@ TILEWRIGHT_DEVICE void add_bias(const Consumer<design>& c, Accumulators<design>&
             float* const value = fragment<design>(accumulators, half, column);
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                if constexpr (design.scales_alpha) value[i] *= before;
+                if constexpr (scales_alpha<design>()) value[i] *= before;
                 value[i] = fma(alpha, value[i], design.swap_ab ? of_rows[i / 2] : of_columns[i % 2]);
             }
         }

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "formats/codec.h"
-#include "hopper/block/ring.h"
+#include "hopper/store/convert.h"
 
 namespace tilewright::hopper {
 
@@ -38,12 +38,13 @@ TILEWRIGHT_DEVICE bool has_windows(const Consumer<design>& c, int row) {
 /// left powers of two, which are 1 otherwise. `wide`: `has_windows`.
 template <Design design, bool deferring>
 TILEWRIGHT_DEVICE float scaled(float sum, float row, float column, bool wide) {
-    constexpr bool defers_a = design.operand_a().defers, defers_b = design.operand_b().defers;
+    constexpr bool defers_a = design.order.defers && design.order.a == ScaleUse::chains,
+                   defers_b = design.order.defers && design.order.b == ScaleUse::chains;
     float of_a = design.swap_ab ? column : row, of_b = design.swap_ab ? row : column;
     // The factors of wide rows have a minus sign in memory (formats/packed_layout.h).
     if constexpr (design.feed == FeedKind::windowed)
         of_b = __builtin_bit_cast(float, __builtin_bit_cast(u32, of_b) & 0x7FFF'FFFF);
-    if constexpr (design.nvfp4_sides > 0) sum *= formats::nvfp4_tensor_factor();
+    if constexpr (nvfp4_factor<design>() != 1) sum *= formats::nvfp4_tensor_factor();
     if constexpr (design.order.folded == Folded::b && design.order.step != StepKind::bf16) {
         if (!wide) {  // the factor is smaller than the row's scale by this amount
             constexpr float top = formats::power_of_two(6);
@@ -55,7 +56,7 @@ TILEWRIGHT_DEVICE float scaled(float sum, float row, float column, bool wide) {
     if constexpr (defers_a) of_a = formats::inverse_power(of_a);
     if constexpr (defers_b) of_b = formats::inverse_power(of_b);
     if (wide) of_a = 1;
-    if constexpr (design.order.folded == Folded::b || design.order.defers || design.nvfp4_sides > 0)
+    if constexpr (design.order.folded == Folded::b || design.order.defers || nvfp4_factor<design>() != 1)
         return formats::multiply_by_both(sum, of_a, of_b);
     return sum * (of_a * of_b);
 }

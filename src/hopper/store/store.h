@@ -293,17 +293,10 @@ TILEWRIGHT_DEVICE int store_tiles(Shared<design>& shared, const Arguments& argum
         const WorkTileOf<design> next = tiles.next(budget);
         if constexpr (adds_bias) prefetch_bias<design>(arguments, next);
         if constexpr (design.is_k_grouped()) pace = pace_over<design, bytes>(k_slice_of<design>(next).count);
-        const auto rows_of = [&](int warpgroup) {
-            if constexpr (design.is_k_grouped()) {
-                return rows_of_share(design, arguments.m, work.row, warpgroup);
-            } else {
-                return rows_of_share(design, work.row_end, work.row, warpgroup);
-            }
-        };
         for (int begin = 0; begin < share.stores; begin += share.at_once) {
             const int stores = min(share.at_once, share.stores - begin);
             for (int warpgroup = 0; warpgroup < design.shape.warpgroups; ++warpgroup) {
-                if (rows_of(warpgroup) <= 0) continue;
+                if (!has_rows<design>(work, arguments.m, warpgroup)) continue;
                 barrier_wait(shared.staged[warpgroup], phases >> warpgroup & 1,
                              {budget, BarrierName::staged, warpgroup});
                 const int row = work.row + warpgroup * share.row_step;
@@ -319,7 +312,7 @@ TILEWRIGHT_DEVICE int store_tiles(Shared<design>& shared, const Arguments& argum
             if (issues) tma_store_wait_read();
             sync_warp();  // a lane that still waited for `staged` would miss its phase when the share is staged again
             for (int warpgroup = 0; warpgroup < design.shape.warpgroups; ++warpgroup) {
-                if (rows_of(warpgroup) <= 0) continue;
+                if (!has_rows<design>(work, arguments.m, warpgroup)) continue;
                 if (issues) barrier_arrive(shared.stored[warpgroup]);
                 phases ^= 1U << warpgroup;
             }
