@@ -20,8 +20,8 @@ double compulsory_bytes(const Workload& work);
 
 /// Whether the stores of the last tiles count where memory is the bound: D is a large part of the bytes. They do not
 /// count:
-/// - with C, because small tiles are slower than others then (docs/experiments/014-fewest-bytes.md);
-/// - for groups: if a few groups have all rows, compute is the bound, and small tiles are slow.
+/// - With C, because small tiles are slower than others then (docs/experiments/014-fewest-bytes.md).
+/// - For groups. If a few groups have all rows, compute is the bound, and small tiles are slow.
 bool last_stores_count(const Workload& work);
 
 }  // namespace tilewright::planner

@@ -27,7 +27,7 @@ struct ClusterWords {
     int slices = 1;
     std::string_view multicast;
 
-    /// Blocks have one use. Those of slices need not be said.
+    /// Blocks have one use. A split implies its number of blocks.
     std::optional<hopper::Cluster> cluster() const {
         if (multicast.empty() && (blocks == 1 || blocks == slices)) return hopper::Cluster{.k_slices = slices};
         if (slices > 1 || blocks == 1) return std::nullopt;
