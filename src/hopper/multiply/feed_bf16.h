@@ -74,7 +74,7 @@ struct Feed<design, FeedKind::decoded_to_bf16> : Fragments<design> {
         issue<1>(c, d, subtile, true);
     }
 
-    /// The same for one box.
+    /// d (+)= the subtile's products of one box of k.
     template <int box>
     TILEWRIGHT_DEVICE void issue(Consumer<design>& c, float (&d)[design.wgmma_n / 2], int subtile, bool accumulate) {
         if (subtile % design.wgmmas_along_n == 0) load(c, subtile, box);
