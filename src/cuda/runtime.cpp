@@ -10,7 +10,6 @@
 #include "cuda/library_search.h"
 #include "cuda/same_problem.h"
 #include "launch/preparation.h"
-#include "plan/call_plan.h"
 #include "plan/choose.h"
 
 namespace tilewright::cuda {
@@ -78,9 +77,9 @@ void Runtime::run(const Problem& problem, const GpuCall& call, const InStream& o
     KnownKind* known = cache.find_kind(problem);
     KnownKind& kind = known != nullptr ? *known : cache.add(choose(problem, call));
     Device& on = *kind.device;
-    const planner::CallPlan plan = planner::call_plan(call, kind.tiles);
-    const launch::Launch lowered = launch::lower(plan, usable_sms(on, problem.sm_limit));
-    const KernelHandle kernel = lowered.blocks > 0 ? kind.kernel(plan.kernel.tile) : nullptr;
+    const planner::KernelPlan plan = planner::kernel_plan(call.product, kind.tiles);
+    const launch::Launch lowered = launch::lower(call.product, plan, usable_sms(on, problem.sm_limit));
+    const KernelHandle kernel = lowered.blocks > 0 ? kind.kernel(plan.tile) : nullptr;
     KnownCall& ready = cache.add({.problem = problem,
                                   .workspace = {workspace.data, call.before.bytes},
                                   .device = &on,
@@ -105,9 +104,9 @@ void Runtime::run(const Geometry& geometry, const hopper::Kernel& tile, const Ta
 
 void Runtime::run(const GpuCall& call, const hopper::Kernel& tile, const Target& target) {
     Device& on = device(target.device);
-    const planner::CallPlan plan = planner::call_plan(call, {tile, tile});
-    const launch::Launch lowered = launch::lower(plan, usable_sms(on, target.sm_limit));
-    ReadyLaunch ready = on.ready(on.kernel(plan.kernel.tile), lowered);
+    const planner::KernelPlan plan = planner::kernel_plan(call.product, tile);
+    const launch::Launch lowered = launch::lower(call.product, plan, usable_sms(on, target.sm_limit));
+    ReadyLaunch ready = on.ready(on.kernel(plan.tile), lowered);
     ready.before = on.ready(launch::lower_workspace(call.before, target.workspace.data));
     on.launch(ready, {target.stream, target.overlap});
 }

@@ -6,7 +6,7 @@
 
 #include "hopper/arguments.h"
 #include "hopper/description/design.h"
-#include "plan/call_plan.h"
+#include "plan/variant.h"
 
 namespace tilewright::launch {
 
@@ -58,7 +58,6 @@ void encode_maps(const Launch& launch, hopper::AllArguments& to, const Encode& e
 /// For a problem without findings of `validate` for the backend hopper. `kernel` is the plan for this product, and
 /// `sms` is the number of SMs that the call may use.
 Launch lower(const Geometry& product, const planner::KernelPlan& kernel, int sms);
-inline Launch lower(const planner::CallPlan& plan, int sms) { return lower(plan.call.product, plan.kernel, sms); }
 
 /// Thread blocks of that launch.
 int blocks(const Geometry& geometry, const hopper::Design& tile, int sms);

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "hopper/description/kernel.h"
-#include "plan/call_plan.h"
 #include "plan/planned_tile.h"
 #include "plan/tuned.h"
 #include "plan/variant.h"
@@ -21,7 +20,8 @@ namespace tilewright::planner {
 Explanation explain(const Problem& problem, const DeviceDescription& device, const std::vector<TunedRow>& rows);
 
 /// The tiles of this kind of calls: the tuned tile, or the model's choice. Calls that need a general kernel take this
-/// tile too if its general kernel ships, else the best of those with one. For work without findings of `unsupported`.
+/// tile too if its general kernel ships, else the best of those with one. For work without findings of
+/// `unsupported_on_hopper`.
 TileChoice choose_tiles(const Workload& work, const DeviceDescription& device, const std::vector<TunedRow>& rows);
 
 /// The tile that runs, without its variant: that of `choose_tiles` for the work's geometry.

@@ -2,7 +2,10 @@
 
 #include <tilewright/plan.h>
 
+#include <stdexcept>
+
 #include "plan/kernel_class.h"
+#include "plan/planned_tile.h"
 #include "plan/shipped_kernels.h"
 #include "plan/tma.h"
 #include "plan/workload.h"
@@ -45,9 +48,10 @@ hopper::Kernel for_weights_of(const Geometry& g, const hopper::Kernel& kernel) {
     return for_weights(kernel, hopper::Form::tiles, packed.windows != 0 || packed.wide_row >= 0);
 }
 
-/// The tile that a call takes whose kernel of the usual tile is `usual`.
-const hopper::Kernel& taken(const TileChoice& choice, const hopper::Design& usual) {
-    return usual.output == hopper::Output::any ? choice.general : choice.usual;
+KernelPlan with_tma(const Geometry& product, const hopper::Design& kernel) {
+    return {.tile = kernel,
+            .stores_by_tma = stores_by_tma(product, kernel),
+            .scales_by_tma = loads_scales_by_tma(product, kernel)};
 }
 
 }  // namespace
@@ -91,13 +95,25 @@ hopper::Design variant(const Geometry& g, const hopper::Kernel& wanted) {
     return hopper::Design(general_kernel(kernel));
 }
 
-hopper::Design variant(const Geometry& g, const TileChoice& choice) {
-    const hopper::Design usual = variant(g, choice.usual);
-    const hopper::Kernel& tile = taken(choice, usual);
-    return tile == choice.usual ? usual : variant(g, tile);
+hopper::Kernel tile_of(const TileChoice& choice, const Geometry& g) {
+    return variant(g, choice.usual).output == hopper::Output::any ? choice.general : choice.usual;
 }
 
-hopper::Kernel tile_of(const TileChoice& choice, const Geometry& g) { return taken(choice, variant(g, choice.usual)); }
+KernelPlan kernel_plan(const Geometry& product, const hopper::Kernel& tile) {
+    return with_tma(product, variant(product, tile));
+}
+
+KernelPlan kernel_plan(const Geometry& product, const TileChoice& choice) {
+    const hopper::Design usual = variant(product, choice.usual);
+    return with_tma(product, usual.output == hopper::Output::any ? variant(product, choice.general) : usual);
+}
+
+KernelPlan given_kernel(const Geometry& product, const hopper::Kernel& kernel) {
+    const hopper::Design design = hopper::Design(kernel);
+    if (!can_run(product, design))
+        throw std::logic_error("another variant of " + name(planned_tile(kernel)) + " serves");
+    return with_tma(product, design);
+}
 
 std::string_view variant_name(const hopper::Kernel& kernel) {
     switch (kernel.output) {

@@ -1,5 +1,5 @@
-// A tile has several kernels. Here it is decided which of them runs a call. The planner, the launch, the runtime and
-// Python's drop-in all ask here.
+// A tile has several kernels. Here it is decided which of them runs a call, and what TMA copies for it. The planner,
+// the launch, the runtime and Python's drop-in all ask here.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,6 @@ struct TileChoice {
     hopper::Kernel general;
 };
 
-/// The kernel for this call of the tile that it takes.
-hopper::Design variant(const Geometry& geometry, const TileChoice& choice);
-
 /// The tile that the call takes.
 hopper::Kernel tile_of(const TileChoice& choice, const Geometry& geometry);
 
@@ -37,6 +34,21 @@ std::vector<hopper::Kernel> wide_kernels(const hopper::Kernel& tile);
 /// Whether a launch may run this very kernel for the call.
 bool can_run(const Geometry& geometry, const hopper::Design& kernel);
 bool can_run(const Geometry& geometry, const hopper::Kernel& kernel);
+
+/// A kernel for one product. The addresses, strides and alpha of the call decide what TMA can do. `launch::lower` turns
+/// it into the parameters of a launch.
+struct KernelPlan {
+    hopper::Design tile;         // with its variant
+    bool stores_by_tma = false;  // TMA stores D, and loads C where there is one.
+    bool scales_by_tma = false;  // TMA loads all 1x128 scales; false where there are none.
+};
+
+/// The kernel that runs this product, of the tile or of the one that the product takes.
+KernelPlan kernel_plan(const Geometry& product, const hopper::Kernel& tile);
+KernelPlan kernel_plan(const Geometry& product, const TileChoice& choice);
+
+/// Exactly this kernel. Throws std::logic_error if it does not run this product.
+KernelPlan given_kernel(const Geometry& product, const hopper::Kernel& kernel);
 
 /// "general", "fast", "fast, k-major scales" or "fast, f32".
 std::string_view variant_name(const hopper::Kernel& kernel);

@@ -6,7 +6,6 @@
 
 #include "kernel_of_recipe.h"
 #include "launch/launch.h"
-#include "plan/call_plan.h"
 #include "plan/variant.h"
 
 namespace tilewright::test {

@@ -1,5 +1,5 @@
 // A call is described once, whoever asks, and its plan says how it travels.
-#include "plan/call_plan.h"
+#include "plan/variant.h"
 
 #include <gtest/gtest.h>
 #include <tilewright/run.h>
