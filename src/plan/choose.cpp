@@ -25,13 +25,6 @@
 namespace tilewright::planner {
 namespace {
 
-bool differs_beyond_stages(const Plan& one, const Plan& other) {
-    const PlannedTile left = planned_tile(one);
-    PlannedTile right = planned_tile(other);
-    right.stages = left.stages;
-    return !(left == right);
-}
-
 void judge_candidates(const Workload& work, const DeviceDescription& device, Explanation& explanation) {
     for (const hopper::Kernel& tile : candidates(shapeless_kernel(work))) {
         if (std::optional<RejectedTile> rejected = why_illegal(tile, work, device)) {
@@ -147,17 +140,20 @@ void explain_tuned_row(const TunedRow& row, const Workload& work, const DeviceDe
     explanation.model_choice = plan_of(tile_of(by_model, work.geometry), work, device);
 }
 
-/// Looks among the shipped tiles if the chosen one ships.
+/// A tile that differs in more than stages. Looks among the shipped tiles if the chosen one ships.
 void find_next_best(const hopper::Kernel& shapeless, Explanation& explanation) {
     const std::vector<hopper::Kernel> shipped = shipped_tiles(shapeless);
     const auto ships = [&](const Plan& plan) {
         const hopper::Kernel tile = device_tile(planned_tile(plan), shapeless);
         const bool runs = plan.variant != "general" || serves_general_calls(tile);
-        return runs && std::ranges::find(shipped, tile) != shipped.end();
+        return runs && std::ranges::count(shipped, tile) > 0;
     };
     const bool any_kernel = !ships(*explanation.chosen);
+    const PlannedTile chosen = planned_tile(*explanation.chosen);
     for (const Plan& plan : explanation.legal) {
-        if (!differs_beyond_stages(plan, *explanation.chosen) || (!any_kernel && !ships(plan))) continue;
+        PlannedTile tile = planned_tile(plan);
+        tile.stages = chosen.stages;
+        if (tile == chosen || (!any_kernel && !ships(plan))) continue;
         explanation.next_best = plan;
         return;
     }
@@ -228,7 +224,7 @@ Explanation explain(const Problem& problem, const DeviceDescription& device, con
     Explanation explanation;
     explanation.device = device.name;
     explanation.assumed = device.assumed;
-    explanation.unavailable = unsupported(work);
+    explanation.unavailable = unsupported_on_hopper(work.asked);
     if (!explanation.unavailable.empty()) return explanation;
     explanation.first = workspace_steps(call);
     explanation.chosen = plan_of(choose(work, device, rows), work, device);

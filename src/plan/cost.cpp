@@ -137,18 +137,17 @@ double delivery_seconds(const CostInputs& inputs, const Filling& filled) {
 /// Clocks to store a tile of D from registers to L2. Includes reading C, unless a store warp loads it in advance.
 double store_clocks(const CostInputs& inputs) {
     const auto& [tile, work, device, model, over] = inputs;
-    const double output = bits(work.geometry.output) / 8.0;
+    const int output = bits(work.geometry.output) / 8;
     const bool of_f32_with_c = output == 4 && work.adds_c;
     const bool by_tma = of_f32_with_c ? has_f32_kernel(tile) || tile.groups == hopper::Groups::rows
-                                      : output == 4 || tile.stores_by_tma(static_cast<int>(output));
+                                      : output == 4 || tile.stores_by_tma(output);
     const bool reads_c = work.adds_c && !(of_f32_with_c && has_f32_kernel(tile));
     const double read_and_written = reads_c ? 2 * output : output;
     // Where k is split, each block of the cluster stores a part of the tile.
     const double clocks =
         tile.shape.m * tile.shape.n * read_and_written / model.store_bytes_per_clock / tile.cluster.k_slices;
-    const int element = static_cast<int>(output);
     if (!by_tma) return clocks * model.thread_store;
-    const double shortfall = static_cast<double>(hopper::store_row_bytes) / (tile.store_columns(element) * element) - 1;
+    const double shortfall = static_cast<double>(hopper::store_row_bytes) / (tile.store_columns(output) * output) - 1;
     return clocks * (1 + model.narrow_store * shortfall);
 }
 
@@ -326,37 +325,33 @@ Cost cost(const hopper::Kernel& kernel, const Workload& work, const DeviceDescri
 Cost with_workspace(Cost cost, const Workload& work, const DeviceDescription& device) {
     double bytes = 0;
     int launches = 0;
+    const auto add = [&](double read, double written, int rounds = 1) {
+        launches += rounds;
+        bytes += rounds * read + written;
+    };
+    const auto product = [](auto... counts) { return (1.0 * ... * static_cast<double>(counts)); };
     for (const auto& copy : {work.before.copy_a, work.before.copy_b}) {
-        if (!copy) continue;
-        ++launches;
-        bytes += static_cast<double>(copy->matrices) * static_cast<double>(copy->rows) * static_cast<double>(copy->k);
-        bytes += static_cast<double>(copy->bytes());
+        if (copy) add(product(copy->matrices, copy->rows, copy->k), product(copy->bytes()));
     }
     for (const auto& decoding : {work.before.decode_a, work.before.decode_b}) {
         if (!decoding) continue;
-        const double room = static_cast<double>(decoding->matrices) * static_cast<double>(decoding->rows);
+        const double room = product(decoding->matrices, decoding->rows);
         const double rows = decoding->row_counts.given() ? std::min(room, work.total_rows) : room;
-        ++launches;
-        bytes += operand_bytes(decoding->from.recipe, rows, static_cast<double>(decoding->k), 1);
-        if (room > 0) bytes += static_cast<double>(decoding->bytes()) * rows / room;
+        const double written = room > 0 ? product(decoding->bytes()) * rows / room : 0;
+        add(operand_bytes(decoding->from.recipe, rows, product(decoding->k), 1), written);
     }
     if (const auto& expansion = work.before.expand_b) {
         const PackedGeometry& packed = expansion->from;
-        const double tiles = static_cast<double>(packed.row_tiles) * static_cast<double>(packed.k_blocks);
-        ++launches;
-        bytes += static_cast<double>(expansion->groups) * tiles * static_cast<double>(packed.tile_bytes);
-        bytes += static_cast<double>(expansion->bytes());
+        add(product(expansion->groups, packed.row_tiles, packed.k_blocks, packed.tile_bytes),
+            product(expansion->bytes()));
     }
-    if (work.before.pack_b) {
-        const PackedWeights& packed = work.before.pack_b->packed;
-        const double rows = static_cast<double>(packed.groups) * static_cast<double>(packed.n);
-        const bool raw = work.before.pack_b->raw;
-        const int rounds = is_mxfp4(packed.recipe) && !raw ? 2 : 1;
-        launches += rounds;
-        const double codes = rows * static_cast<double>(packed.k) * bits(packed.recipe.values) / 8;
-        const double read = operand_bytes(packed.recipe, rows, static_cast<double>(packed.k), 1);
-        bytes += raw ? read - codes : rounds * read;
-        bytes += static_cast<double>(packed.bytes);
+    if (const auto& packing = work.before.pack_b) {
+        const PackedWeights& packed = packing->packed;
+        const double rows = product(packed.groups, packed.n), k = product(packed.k);
+        const double read = operand_bytes(packed.recipe, rows, k, 1);
+        const double codes = rows * k * bits(packed.recipe.values) / 8;
+        const bool twice = is_mxfp4(packed.recipe) && !packing->raw;
+        add(packing->raw ? read - codes : read, product(packed.bytes), twice ? 2 : 1);
     }
     cost.preparation_bytes = whole(bytes);
     cost.preparation =

@@ -101,15 +101,10 @@ WorkspaceStep step(const DecodedOperand& decoding, const char* operand, const Op
 }
 
 WorkspaceStep step(const WeightPacking& packing) {
-    if (packing.raw) {
-        return {.operand = "b.scales",
-                .what = "arranged in tiles",
-                .why = "the kernel reads the codes of unpacked weights in place, and their scales in tiles",
-                .bytes = packing.packed.bytes};
-    }
-    return {.operand = "b",
-            .what = "packed",
-            .why = "kernels read these FP4 weights only packed; pack_weights does it once for all calls",
+    return {.operand = packing.raw ? "b.scales" : "b",
+            .what = packing.raw ? "arranged in tiles" : "packed",
+            .why = packing.raw ? "the kernel reads the codes of unpacked weights in place, and their scales in tiles"
+                               : "kernels read these FP4 weights only packed; pack_weights does it once for all calls",
             .bytes = packing.packed.bytes};
 }
 

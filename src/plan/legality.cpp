@@ -85,21 +85,15 @@ Reason shared_memory(const hopper::Design& wanted, const Workload&, const Device
 }
 
 /// The slices of a tile are added in the shared memory of a cluster, of which eight blocks is the portable limit.
-Reason slices_of_a_cluster(const hopper::Design& tile, const Workload& work, const DeviceDescription& device) {
-    constexpr int limit = 8;
-    if (tile.cluster.k_slices > limit)
-        return fmt::format("clusters have at most {} blocks, not {}", limit, tile.cluster.k_slices);
-    if (usable_sms(work, device) >= tile.cluster.k_slices) return std::nullopt;
-    return fmt::format("a cluster of {} needs as many SMs; this call may use {}", tile.cluster.k_slices,
-                       usable_sms(work, device));
-}
-
 Reason cluster_size(const hopper::Design& tile, const Workload& work, const DeviceDescription& device) {
-    if (tile.cluster.k_slices > 1) return slices_of_a_cluster(tile, work, device);
-    if (tile.cluster.size() > 2)
-        return fmt::format("clusters of {} leave SMs idle, only pairs fill the chip", tile.cluster.size());
+    constexpr int limit = 8;
+    const int blocks = tile.cluster.size(), sms = usable_sms(work, device);
+    if (tile.cluster.k_slices > limit) return fmt::format("clusters have at most {} blocks, not {}", limit, blocks);
+    if (tile.cluster.k_slices > sms)
+        return fmt::format("a cluster of {} needs as many SMs; this call may use {}", blocks, sms);
     if (!tile.cluster.shares_operand()) return std::nullopt;
-    if (usable_sms(work, device) < 2) return "a cluster of 2 needs two SMs; this call may use one";
+    if (blocks > 2) return fmt::format("clusters of {} leave SMs idle, only pairs fill the chip", blocks);
+    if (sms < 2) return "a cluster of 2 needs two SMs; this call may use one";
     const int rows = tile.cluster.columns > 1 ? tile.d_rows : tile.d_columns;
     if (rows % 16 == 0) return std::nullopt;  // each half in whole swizzle patterns of 8 rows
     return fmt::format("{}: half of the shared operand's {} rows is not a multiple of 8", block(tile), rows);
@@ -149,10 +143,8 @@ Reason split(const hopper::Design& tile, const Workload& work, const DeviceDescr
 
 }  // namespace
 
-std::vector<Finding> unsupported(const Workload& work) { return unsupported_on_hopper(work.asked); }
-
 void require_support(const Workload& work) {
-    if (std::vector<Finding> found = unsupported(work); !found.empty()) throw Error(std::move(found));
+    if (std::vector<Finding> found = unsupported_on_hopper(work.asked); !found.empty()) throw Error(std::move(found));
 }
 
 std::optional<RejectedTile> why_illegal(const PlannedTile& tile, const Workload& work,

@@ -4,16 +4,13 @@
 #include <tilewright/plan.h>
 
 #include <optional>
-#include <vector>
 
 #include "plan/planned_tile.h"
 #include "plan/workload.h"
 
 namespace tilewright::planner {
 
-/// Why no Hopper kernel supports the problem, whatever the tile; empty if one does.
-std::vector<Finding> unsupported(const Workload& work);
-/// Throws Error with these findings.
+/// Throws Error with the reasons if no Hopper kernel supports the problem, whatever the tile.
 void require_support(const Workload& work);
 
 /// Why this tile cannot be built, or not for this work on this device; nothing if it can.

@@ -242,7 +242,7 @@ void add_expanded(std::vector<Kernel>& list) {
 
 bool has_f32_kernel(const hopper::Kernel& tile) {
     constexpr hopper::Shape shapes[] = {{.m = 256, .n = 128}, {.m = 128, .n = 128}};
-    constexpr hopper::Shape of_groups{.m = 128, .n = 256};  // of k
+    constexpr hopper::Shape of_groups_of_k{.m = 128, .n = 256};
     constexpr hopper::Shape of_row_scales[] = {{.m = 128, .n = 128},
                                                {.m = 128, .n = 64},
                                                {.m = 64, .n = 128, .warpgroups = 1},
@@ -251,9 +251,8 @@ bool has_f32_kernel(const hopper::Kernel& tile) {
     const bool at_end = tile.order.a == ScaleUse::end && tile.order.b == ScaleUse::end;
     if (tile.groups == Groups::none ? !of_rows && !at_end : !tile.is_k_grouped()) return false;
     if (tile.order.chain != promotion_interval || contradiction(f32_kernel(tile)) != nullptr) return false;
-    if (of_rows) return std::ranges::find(of_row_scales, tile.shape) != std::end(of_row_scales);
-    return std::ranges::find(shapes, tile.shape) != std::end(shapes) ||
-           (tile.is_k_grouped() && tile.shape == of_groups);
+    if (of_rows) return std::ranges::count(of_row_scales, tile.shape) > 0;
+    return std::ranges::count(shapes, tile.shape) > 0 || (tile.is_k_grouped() && tile.shape == of_groups_of_k);
 }
 
 hopper::Kernel fitted(hopper::Kernel tile) {

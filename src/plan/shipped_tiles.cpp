@@ -61,13 +61,13 @@ std::optional<Kernel> in_shape_of(const Kernel& tile, const Kernel& shapeless) {
 }
 
 void add_new(const Kernel& kernel, std::vector<Kernel>& list) {
-    if (std::ranges::find(list, kernel) == list.end()) list.push_back(kernel);
+    if (std::ranges::count(list, kernel) == 0) list.push_back(kernel);
 }
 
 // Rows of a tile and its warpgroups. One or two warpgroups own 64 or 128 rows each; 192 rows take three (third best of
 // the promoted loops). Packed weights take four, each of which decodes 64 rows while the others multiply.
-constexpr std::array row_choices{std::pair{64, 1}, std::pair{128, 2}, std::pair{192, 3}, std::pair{256, 2}};
-constexpr std::pair packed_rows_choice{256, 4};
+constexpr std::array row_choices{std::pair{64, 1}, std::pair{128, 2}, std::pair{192, 3}, std::pair{256, 2},
+                                 std::pair{256, 4}};
 constexpr std::array wide_columns{16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256};
 // Tokens on the tensor core's n: few of them, in steps that waste little.
 constexpr std::array token_columns{8, 16, 24, 32, 40, 48, 64, 72, 80, 88, 96, 104, 112, 128, 136, 160, 192};
@@ -116,10 +116,7 @@ std::vector<Kernel> unshipped_tiles(const Kernel& shapeless) {
     return list;
 }
 
-bool ships(const Kernel& tile) {
-    const std::vector<Kernel> list = shipped_tiles(tile);
-    return std::ranges::find(list, tile) != list.end();
-}
+bool ships(const Kernel& tile) { return std::ranges::count(shipped_tiles(tile), tile) > 0; }
 
 std::vector<Kernel> general_tiles(const Kernel& shapeless) {
     std::vector<Kernel> list;
@@ -132,7 +129,7 @@ std::vector<Kernel> general_tiles(const Kernel& shapeless) {
 
 bool serves_general_calls(const Kernel& tile) {
     const std::vector<Kernel> list = general_tiles(tile);
-    return list.empty() || std::ranges::find(list, general_kernel(tile)) != list.end();
+    return list.empty() || std::ranges::count(list, general_kernel(tile)) > 0;
 }
 
 std::vector<Kernel> expanded_tiles(const Kernel& shapeless) {
@@ -143,11 +140,9 @@ std::vector<Kernel> expanded_tiles(const Kernel& shapeless) {
 std::vector<Kernel> candidates(const Kernel& shapeless) {
     std::vector<Kernel> list;
     Kernel tile = shapeless;
-    std::vector rows(row_choices.begin(), row_choices.end());
-    if (shapeless.b.is_packed()) rows.push_back(packed_rows_choice);
     for (const bool swap : {false, true}) {
         tile.swap_ab = swap;
-        for (const auto& [m, warpgroups] : rows) {
+        for (const auto& [m, warpgroups] : std::span(row_choices).first(shapeless.b.is_packed() ? 5 : 4)) {
             for (const int n : swap ? std::span<const int>(token_columns) : wide_columns) {
                 tile.shape = {.m = m, .n = n, .warpgroups = warpgroups};
                 add_variants(tile, list);

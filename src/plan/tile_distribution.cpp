@@ -78,13 +78,13 @@ double rounds_of_groups(const Workload& work, const RowTiles& of_group, const Ti
 /// the first block that has one full unit less.
 void count_cheap_units(const hopper::Design& tile, const Workload& work, TileDistribution& over) {
     const int blocks = over.resident_blocks / tile.cluster.size();  // clusters of them
-    const std::int64_t rest = work.rows % (tile.d_rows * tile.cluster.rows);
-    const double warpgroups = tiles_of(rest, tile.rows_per_warpgroup);
+    const int rows = tile.d_rows * tile.cluster.rows;
+    const double warpgroups = tiles_of(work.rows % rows, tile.rows_per_warpgroup);
     const double share = warpgroups / tile.shape.warpgroups;
     const double cost = relative_time(tile, static_cast<int>(warpgroups));
     const double cheap =
         static_cast<double>(work.products) * tiles_of(work.columns, tile.d_columns * tile.cluster.columns);
-    const std::int64_t full_rows = work.rows / (tile.d_rows * tile.cluster.rows);
+    const std::int64_t full_rows = work.rows / rows;
     const double full = cheap * static_cast<double>(full_rows);
     const double rounds = std::floor(full / blocks), rest_of_full = full - rounds * blocks;
     const double of_others = rounds + cost * std::ceil(cheap / blocks);
@@ -119,14 +119,12 @@ int resident_blocks(const hopper::Design& tile, int sms) {
 TileDistribution tile_distribution(const hopper::Design& tile, const Workload& work, const DeviceDescription& device) {
     const int rows = tile.d_rows * tile.cluster.rows;
     const int columns = tile.d_columns * tile.cluster.columns;
-    const int blocks_along_rows = rows / tile.d_rows;
-    const int blocks_along_columns = columns / tile.d_columns;
     const int sms = usable_sms(work, device);
     TileDistribution result;
     const bool grouped = tile.groups == hopper::Groups::rows;
     const RowTiles of_group = grouped ? tiles_of_group(work, rows) : RowTiles{};
-    result.row_tiles = grouped ? of_group.mean : tiles_of(work.rows, rows) * blocks_along_rows;
-    result.column_tiles = tiles_of(work.columns, columns) * blocks_along_columns;
+    result.row_tiles = grouped ? of_group.mean : tiles_of(work.rows, rows) * tile.cluster.rows;
+    result.column_tiles = tiles_of(work.columns, columns) * tile.cluster.columns;
     result.tiles = static_cast<double>(work.products) * result.row_tiles * result.column_tiles;
     result.units = result.tiles * tile.cluster.k_slices;
     result.k_blocks = std::ceil(tiles_of(work.k, tile.stage_k) / tile.cluster.k_slices);

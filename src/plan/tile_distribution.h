@@ -14,8 +14,7 @@ struct TileDistribution {
     double column_tiles = 0;  // The same along columns.
     double tiles = 0;         // All products together.
     double units = 0;         // Tiles times slices of k. A block computes one unit at a time.
-    double full_units =
-        0;  // The number of full units that cost as much: a cheap unit counts for its warpgroups that have rows.
+    double full_units = 0;    // Full units that cost as much: a cheap one counts for its warpgroups that have rows.
     double k_blocks = 0;      // Per unit.
     int resident_blocks = 0;  // Blocks that run at once.
     double sharing = 1;       // Blocks on one SM.

@@ -16,6 +16,7 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 
 Tsv parse_tsv(std::string_view text, const std::vector<std::string_view>& columns) {
     Tsv table;
+    const std::string header = fmt::format("'{}', separated by tabs", fmt::join(columns, " "));
     bool header_seen = false;
     int line = 0;
     for (std::string_view row : split(text, '\n')) {
@@ -26,8 +27,7 @@ Tsv parse_tsv(std::string_view text, const std::vector<std::string_view>& column
         if (!header_seen) {
             header_seen = true;
             if (cells == columns) continue;
-            table.problems.push_back({line, fmt::format("the header '{}'", shown(row)),
-                                      fmt::format("'{}', separated by tabs", fmt::join(columns, " "))});
+            table.problems.push_back({line, fmt::format("the header '{}'", shown(row)), header});
             return table;
         }
         if (cells.size() != columns.size()) {
@@ -38,9 +38,7 @@ Tsv parse_tsv(std::string_view text, const std::vector<std::string_view>& column
         }
         table.rows.push_back({line, std::move(cells)});
     }
-    if (!header_seen) {
-        table.problems.push_back({0, "no header", fmt::format("'{}', separated by tabs", fmt::join(columns, " "))});
-    }
+    if (!header_seen) table.problems.push_back({0, "no header", header});
     return table;
 }
 

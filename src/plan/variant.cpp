@@ -79,10 +79,8 @@ bool can_run(const Geometry& g, const hopper::Design& tile) {
 
 hopper::Design variant(const Geometry& g, const hopper::Kernel& wanted) {
     const hopper::Kernel kernel = for_weights_of(g, wanted);
-    if (g.output == Format::f32) {
-        if (has_f32_kernel(kernel)) {
-            if (const hopper::Design f32 = hopper::Design(f32_kernel(kernel)); can_run(g, f32)) return f32;
-        }
+    if (g.output == Format::f32 && has_f32_kernel(kernel)) {
+        if (const hopper::Design f32 = hopper::Design(f32_kernel(kernel)); can_run(g, f32)) return f32;
     } else if (g.output == Format::bf16) {
         const hopper::Design usual = hopper::Design(with_output(kernel, hopper::Output::bf16_by_tma));
         const bool runs = can_run(g, usual);

@@ -17,15 +17,9 @@ namespace {
 std::int64_t divide_up(std::int64_t value, std::int64_t by) { return by == 0 ? 0 : ceil_div(value, by); }
 
 /// Groups that begin aligned have half an alignment of padding each, in the mean. Padded or not, the same rows are
-/// expected, and the same tile is chosen. A single group is expected to have all rows.
-void expect_rows(const Geometry& g, Workload& work) {
+/// expected, and the same tile is chosen.
+void divide_rows_evenly(const Geometry& g, Workload& work) {
     const std::int64_t alignment = group_alignment(g);
-    work.products = std::min(g.groups, divide_up(g.m, alignment));
-    if (g.groups == 1) {
-        work.rows = g.m;
-        work.total_rows = static_cast<double>(g.m);
-        return;
-    }
     const std::int64_t rows = g.m - work.products * (alignment - 1) / 2;
     work.rows = divide_up(rows, work.products);
     work.total_rows = static_cast<double>(rows);
@@ -34,23 +28,14 @@ void expect_rows(const Geometry& g, Workload& work) {
 }
 
 void expect_sizes(const Geometry& g, Workload& work) {
-    work.products = g.groups;
-    work.rows = g.m;
+    const bool one_matrix = groups_share_a_matrix(work.grouping), fewer = expects_fewer_rows(g);
+    work.hinted = work.grouping == Grouping::m_grouped_masked && g.expected_m > 0;
+    work.products = one_matrix ? std::min(g.groups, divide_up(g.m, group_alignment(g))) : g.groups;
+    work.rows = fewer || work.hinted ? std::min(g.expected_m, g.m) : g.m;
     work.columns = g.n;
-    work.k = g.k;
-    if (groups_share_a_matrix(work.grouping)) {
-        if (!expects_fewer_rows(g)) return expect_rows(g, work);
-        work.products = std::min(g.groups, divide_up(g.m, group_alignment(g)));
-        work.rows = g.expected_m;
-        work.total_rows = static_cast<double>(work.products) * static_cast<double>(work.rows);
-        return;
-    }
-    if (work.grouping == Grouping::m_grouped_masked && g.expected_m > 0) {
-        work.rows = std::min(g.expected_m, g.m);
-        work.hinted = true;
-    }
-    if (is_k_grouped(work.grouping)) work.k = divide_up(g.k, g.groups);
+    work.k = is_k_grouped(work.grouping) ? divide_up(g.k, g.groups) : g.k;
     work.total_rows = static_cast<double>(work.products) * static_cast<double>(work.rows);
+    if (one_matrix && !fewer && g.groups != 1) divide_rows_evenly(g, work);
 }
 
 /// A tuned row for FP8 weights has no meaning for the bits of expanded weights.

@@ -19,7 +19,7 @@ namespace tilewright::planner {
 /// - contiguous groups divide their rows evenly, after the padding of groups that begin aligned is subtracted;
 /// - k-grouped calls divide k evenly.
 struct Workload {
-    /// As the caller gave it: for `unsupported`. The order of additions follows from its recipe.
+    /// As the caller gave it: for `unsupported_on_hopper`. The order of additions follows from its recipe.
     HopperCall asked{};
     Grouping grouping = Grouping::dense;
     Reproducibility reproducibility = Reproducibility::repeatable;

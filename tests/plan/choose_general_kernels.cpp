@@ -119,7 +119,7 @@ void exchange(const Kind& kind, Kept& kept) {
 
 void add_call(const check::GeneralCall& each, std::vector<Kind>& kinds) {
     const Workload work = workload(each.problem);
-    if (!unsupported(work).empty() || work.empty()) return;
+    if (!unsupported_on_hopper(work.asked).empty() || work.empty()) return;
     const hopper::Kernel usual = choose_tiles(work, h200(), tuned_rows()).usual;
     if (variant(work.geometry, usual).output != hopper::Output::any) return;
     const hopper::Kernel shapeless = shapeless_kernel(work);

@@ -11,12 +11,12 @@
 #include "kernel_of_recipe.h"
 #include "plan/choose.h"
 #include "plan/kernel_class.h"
-#include "plan/legality.h"
 #include "plan/problems.h"
 #include "plan/shipped_tiles.h"
 #include "plan/variant.h"
 #include "plan/workload.h"
 #include "problem/canonical_order.h"
+#include "problem/hopper_rules.h"
 #include "problem/packed_problem.h"
 #include "sample.h"
 
@@ -122,7 +122,7 @@ void compare(const Problem& problem, const Recipe& recipe, Compared& compared) {
     const bool packed = problem.b.packed.given();
     if (!validate(problem, Backend::automatic, Check::shapes).empty()) return;  // unpromoted sums of FP4 weights
     const planner::Workload work = planner::workload(problem);
-    if (!planner::unsupported(work).empty()) return;
+    if (!unsupported_on_hopper(work.asked).empty()) return;
     const std::string call = name(recipe) + " " + std::string(name(problem.accumulation)) + (packed ? " packed" : "");
     const std::optional<CanonicalOrder> order = order_of_kernels(recipe, problem.accumulation);
     ASSERT_TRUE(order.has_value()) << call;
