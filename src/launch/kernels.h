@@ -159,4 +159,10 @@ OtherLaunch launch_of(const Kernel& kernel, const typename Kernel::Arguments& ar
             .shared_bytes = most_shared_bytes(kernel)};
 }
 
+/// The launches that have anything to write.
+inline std::vector<OtherLaunch> without_empty(std::vector<OtherLaunch> launches) {
+    std::erase_if(launches, [](const OtherLaunch& launch) { return launch.blocks == 0; });
+    return launches;
+}
+
 }  // namespace tilewright::launch

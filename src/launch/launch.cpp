@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "base/math.h"
 #include "formats/packed_layout.h"
@@ -30,35 +31,31 @@ hopper::u64 map_stride(std::int64_t elements, std::int64_t count, int element_by
     return static_cast<hopper::u64>(count > 1 ? elements * element_bytes : hopper_alignment);
 }
 
-/// Without any k the values are never read, and may have no memory.
-const void* base_of(const OperandGeometry& operand, const OperandSizes& sizes) {
-    return sizes.k == 0 ? nullptr : operand.values;
-}
-
-/// Values as (k, row, batch), MN-major ones as (row, k, batch), swizzled.
+/// Values as (k, row, batch), MN-major ones as (row, k, batch), swizzled. Without any k they are never read, and may
+/// have no memory.
 hopper::TensorMapDescription value_map(const OperandGeometry& operand, const OperandSizes& sizes,
                                        const hopper::Design& tile, const hopper::OperandTile& part) {
     const int box_k = tile.stage_k / tile.k_boxes;  // elements in the 128 bytes of a row's box
     const int bytes = hopper::row_bytes / box_k;
+    const auto box_rows = static_cast<hopper::u32>(part.box_rows);
+    const Strides& strides = operand.value_strides;
     // Without any k no row is ever copied, and its stride may be anything.
     const std::int64_t rows = sizes.k == 0 ? 1 : sizes.rows;
     const std::int64_t batch = sizes.k == 0 ? 1 : sizes.batch;
+    hopper::TensorMapDescription map{
+        .base = sizes.k == 0 ? nullptr : operand.values,
+        .element_bytes = bytes,
+        .sizes = {size(sizes.k), size(sizes.rows), size(sizes.batch)},
+        .strides = {map_stride(strides.row, rows, bytes), map_stride(strides.group, batch, bytes)},
+        .box = {static_cast<hopper::u32>(box_k), box_rows, 1},
+        .swizzled = true};
     if (part.side.form == hopper::Form::columns) {
-        return {.base = base_of(operand, sizes),
-                .element_bytes = bytes,
-                .sizes = {size(sizes.rows), size(sizes.k), size(sizes.batch)},
-                .strides = {map_stride(operand.value_strides.k, sizes.k, bytes),
-                            map_stride(operand.value_strides.group, batch, bytes)},
-                .box = {static_cast<hopper::u32>(part.box_rows), static_cast<hopper::u32>(tile.stage_k), 1},
-                .swizzled = true};
+        std::swap(map.sizes[0], map.sizes[1]);
+        map.strides[0] = map_stride(strides.k, sizes.k, bytes);
+        map.box[0] = box_rows;
+        map.box[1] = static_cast<hopper::u32>(tile.stage_k);
     }
-    return {.base = base_of(operand, sizes),
-            .element_bytes = bytes,
-            .sizes = {size(sizes.k), size(sizes.rows), size(sizes.batch)},
-            .strides = {map_stride(operand.value_strides.row, rows, bytes),
-                        map_stride(operand.value_strides.group, batch, bytes)},
-            .box = {static_cast<hopper::u32>(box_k), static_cast<hopper::u32>(part.box_rows), 1},
-            .swizzled = true};
+    return map;
 }
 
 /// Unpacked weights read in place, as (byte along k, row, batch), swizzled.
@@ -66,7 +63,7 @@ hopper::TensorMapDescription code_map(const OperandGeometry& operand, const Oper
                                       const hopper::Design& tile) {
     const auto bytes = [](std::int64_t codes) { return codes / 2; };
     const bool any = sizes.k > 0;
-    return {.base = base_of(operand, sizes),
+    return {.base = any ? operand.values : nullptr,
             .element_bytes = 1,
             .sizes = {size(bytes(sizes.k)), size(sizes.rows), size(sizes.batch)},
             .strides = {map_stride(bytes(operand.value_strides.row), any ? sizes.rows : 1, 1),
@@ -120,19 +117,6 @@ hopper::OutputFormat output_format(Format format) {
     return format == Format::f16 ? hopper::OutputFormat::f16 : hopper::OutputFormat::f32;
 }
 
-hopper::ScaleView scale_view(const OperandGeometry& operand, std::int64_t rows, std::int64_t k) {
-    // Without any k there is nothing to scale: D is C, or zeros, even if a scale is NaN.
-    return {
-        .data = k == 0 ? nullptr : operand.scales,
-        .batch_stride = operand.scale_strides.group,
-        .row_stride = operand.scale_strides.row,
-        .k_stride = operand.scale_strides.k,
-        // A scale of all rows has a row stride of zero, so that every row finds it.
-        .rows = static_cast<int>(operand.row_block() == 0 ? rows : ceil_div<std::int64_t>(rows, operand.row_block())),
-        .k_blocks = static_cast<int>(planner::scale_columns(operand, k)),
-        .format = operand.recipe.scales == Format::ue8m0 ? hopper::ScaleFormat::ue8m0 : hopper::ScaleFormat::f32};
-}
-
 /// f32 numbers that do not vary along k: the tensor scales of NVFP4, which all rows of a group share, or factors of
 /// rows.
 hopper::ScaleView numbers_of_rows(const void* numbers, std::int64_t group_stride, std::int64_t row_stride,
@@ -146,18 +130,26 @@ hopper::ScaleView numbers_of_rows(const void* numbers, std::int64_t group_stride
             .format = hopper::ScaleFormat::f32};
 }
 
+hopper::ScaleView scale_view(const OperandGeometry& operand, const hopper::Side& side, std::int64_t rows,
+                             std::int64_t k) {
+    if (side.is_nvfp4()) return numbers_of_rows(operand.tensor_scale, operand.tensor_scale_stride, 0, rows, k);
+    // Without any k there is nothing to scale: D is C, or zeros, even if a scale is NaN.
+    return {
+        .data = k == 0 ? nullptr : operand.scales,
+        .batch_stride = operand.scale_strides.group,
+        .row_stride = operand.scale_strides.row,
+        .k_stride = operand.scale_strides.k,
+        // A scale of all rows has a row stride of zero, so that every row finds it.
+        .rows = static_cast<int>(operand.row_block() == 0 ? rows : ceil_div<std::int64_t>(rows, operand.row_block())),
+        .k_blocks = static_cast<int>(planner::scale_columns(operand, k)),
+        .format = operand.recipe.scales == Format::ue8m0 ? hopper::ScaleFormat::ue8m0 : hopper::ScaleFormat::f32};
+}
+
 /// The factors of packed rows, which are the first words of pairs.
 hopper::ScaleView packed_row_factors(const Geometry& g) {
     static_assert(offsetof(formats::PackedRow, end_factor) == 0);
     constexpr int words = sizeof(formats::PackedRow) / sizeof(float);
     return numbers_of_rows(g.b.packed.rows, g.b.packed.row_tiles * formats::packed_rows * words, words, g.n, g.k);
-}
-
-hopper::PackedTiles packed_tiles(const PackedGeometry& packed) {
-    return {.first = static_cast<const hopper::u8*>(packed.tiles),
-            .row_tiles = static_cast<int>(packed.row_tiles),
-            .k_blocks = static_cast<int>(packed.k_blocks),
-            .tile_bytes = static_cast<int>(packed.tile_bytes)};
 }
 
 hopper::OutputView output_view(const OutputGeometry& output) {
@@ -184,19 +176,16 @@ hopper::GroupValues group_values(const Geometry& g) {
 hopper::AllArguments arguments(const Geometry& g, const planner::KernelPlan& kernel) {
     const hopper::Design& tile = kernel.tile;
     hopper::AllArguments result{};
-    result.scales_a = scale_view(g.a, g.m, g.k);
-    result.scales_b = scale_view(g.b, g.n, g.k);
-    if (tile.a.is_nvfp4()) {
-        result.scales_a = numbers_of_rows(g.a.tensor_scale, g.a.tensor_scale_stride, 0, g.m, g.k);
-    }
-    const PackedGeometry& packed = g.b.packed;
-    if (tile.b.is_packed()) result.packed = packed_tiles(packed);
-    if (tile.b.is_nvfp4()) {
-        result.scales_b = tile.b.is_packed()
+    result.scales_a = scale_view(g.a, tile.a, g.m, g.k);
+    result.scales_b = scale_view(g.b, tile.b, g.n, g.k);
+    if (const PackedGeometry& packed = g.b.packed; tile.b.is_packed()) {
+        result.packed = {.first = static_cast<const hopper::u8*>(packed.tiles),
+                         .row_tiles = static_cast<int>(packed.row_tiles),
+                         .k_blocks = static_cast<int>(packed.k_blocks),
+                         .tile_bytes = static_cast<int>(packed.tile_bytes)};
+        result.scales_b = tile.b.is_nvfp4()
                               ? numbers_of_rows(packed.tensor_scales, packed.tensor_scale_stride, 0, g.n, g.k)
-                              : numbers_of_rows(g.b.tensor_scale, g.b.tensor_scale_stride, 0, g.n, g.k);
-    } else if (tile.b.is_packed()) {
-        result.scales_b = packed_row_factors(g);
+                              : packed_row_factors(g);
     }
     result.output = output_view(g.d);
     result.addend = output_view(g.c);
@@ -278,9 +267,9 @@ hopper::GroupSizes group_sizes(const Geometry& g) {
                              .blocks = 0,
                              .kind = hopper::SizeKind::ends,
                              .is_64_bit = groups.sizes.format == Format::i64};
-    const bool counts = groups.grouping == Grouping::m_grouped_masked || groups.grouping == Grouping::k_grouped_flat;
-    if (counts) sizes.kind = hopper::SizeKind::counts;
-    if (groups.grouping == Grouping::m_grouped_indices) {
+    if (groups.grouping == Grouping::m_grouped_masked || groups.grouping == Grouping::k_grouped_flat) {
+        sizes.kind = hopper::SizeKind::counts;
+    } else if (groups.grouping == Grouping::m_grouped_indices) {
         sizes.kind = hopper::SizeKind::indices;
         sizes.stride *= alignment;
         sizes.blocks = static_cast<int>(ceil_div<std::int64_t>(g.m, alignment));
@@ -309,9 +298,12 @@ int blocks(const Geometry& g, const hopper::Design& tile, int sms) {
 
 Launch lower(const Geometry& g, const planner::KernelPlan& kernel, int sms) {
     const hopper::Design& tile = kernel.tile;
-    Launch result{.arguments = arguments(g, kernel)};
-    const planner::OperandSizes of_a = planner::sizes_of_a(g);
-    const planner::OperandSizes of_b = planner::sizes_of_b(g);
+    Launch result{.arguments = arguments(g, kernel),
+                  .blocks = blocks(g, tile, sms),
+                  .cluster = tile.cluster.size(),
+                  .threads = tile.threads,
+                  .shared_bytes = tile.shared_bytes};
+    const OperandSizes of_a = planner::sizes_of_a(g), of_b = planner::sizes_of_b(g);
     result.a = value_map(g.a, of_a, tile, tile.operand_a());
     if (tile.b.form == hopper::Form::rows_and_tiles) {
         result.b = code_map(g.b, of_b, tile);
@@ -323,10 +315,6 @@ Launch lower(const Geometry& g, const planner::KernelPlan& kernel, int sms) {
     if (tile.output == hopper::Output::f32_by_tma && g.c.given) result.c = output_map(g, g.c, tile);
     if (kernel.scales_by_tma) add_scale_maps(g, tile, result);
     add_last_maps(g, tile, result);
-    result.blocks = blocks(g, tile, sms);
-    result.cluster = tile.cluster.size();
-    result.threads = tile.threads;
-    result.shared_bytes = tile.shared_bytes;
     return result;
 }
 

@@ -5,6 +5,7 @@
 #include <tilewright/ranks.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/math.h"
 #include "formats/matrix_view.h"
@@ -33,8 +34,7 @@ MatrixView rows_view(const Tensor& tensor) {
 
 bool takes_row_vectors(const MatrixView& view) {
     const std::int64_t bytes = bits(view.format) / 8;
-    return is_aligned(view.data) && view.row_stride * bytes % vector_bytes == 0 &&
-           view.group_stride * bytes % vector_bytes == 0;
+    return is_aligned(view.data, {view.row_stride * bytes, view.group_stride * bytes});
 }
 
 IntegerList integer_list(const Tensor& tensor) {
@@ -63,24 +63,15 @@ ExistingArguments existing_arguments(const moe::ExistingRows& existing) {
             .counts = integer_list(existing.counts)};
 }
 
-/// [tokens, choices].
-FactorArguments factors_by_choice(const Tensor& tensor) {
+/// A number per choice, [tokens, choices], or per row, [rows] or [groups, room].
+FactorArguments factor_arguments(const Tensor& tensor, bool by_choice) {
     if (!tensor.given()) return {};
     return {.data = tensor.data,
             .format = number(tensor.format),
-            .row_stride = stride(tensor, 1),
-            .choice_stride = stride(tensor, 0),
-            .choices = static_cast<int>(tensor.shape[1])};
-}
-
-/// [rows] or [groups, room].
-FactorArguments factors_by_row(const Tensor& tensor) {
-    if (!tensor.given()) return {};
-    return {.data = tensor.data,
-            .format = number(tensor.format),
-            .group_stride = tensor.shape.rank() > 1 ? stride(tensor, 1) : 0,
-            .row_stride = stride(tensor, 0),
-            .choices = 1};
+            .group_stride = by_choice ? 0 : stride(tensor, 1),
+            .row_stride = stride(tensor, by_choice ? 1 : 0),
+            .choice_stride = by_choice ? stride(tensor, 0) : 0,
+            .choices = by_choice ? static_cast<int>(tensor.shape[1]) : 1};
 }
 
 PlaceArguments place_arguments(const Tensor& places, std::int64_t rows) {
@@ -92,23 +83,13 @@ PlaceArguments place_arguments(const Tensor& places, std::int64_t rows) {
             .rows = static_cast<int>(rows)};
 }
 
-ScaleMatrix row_scales(const Operand& operand) {
-    const Tensor& scales = operand.scales;
-    const int blocks = k_block(operand.granularity) > 0 ? 1 : 0;
-    return {.data = scales.data,
-            .group_stride = scales.shape.rank() > blocks + 1 ? stride(scales, blocks + 1) : 0,
-            .token_stride = stride(scales, blocks),
-            .feature_stride = blocks > 0 ? stride(scales, 0) : 0};
-}
-
 RowTarget row_target(const Operand& out) {
     const MatrixView values = rows_view(out.values);
-    RowTarget target{.data = reinterpret_cast<u8*>(values.data),
-                     .group_stride = values.group_stride,
-                     .row_stride = values.row_stride};
-    if (out.scales.given()) target.scales = row_scales(out);
-    target.ue8m0 = out.scales.given() && out.scales.format == Format::ue8m0;
-    return target;
+    return {.data = reinterpret_cast<u8*>(values.data),
+            .group_stride = values.group_stride,
+            .row_stride = values.row_stride,
+            .scales = scale_matrix(out, false),
+            .ue8m0 = out.scales.given() && out.scales.format == Format::ue8m0};
 }
 
 RowOutput row_output(const Operand& out) {
@@ -138,30 +119,24 @@ RowGrid row_grid(const MatrixView& rows, std::int64_t features) {
             .features = static_cast<int>(features)};
 }
 
-/// Divides rows into parts of equal length, in multiples of `step`, that `most` lanes hold.
-void divide_rows(RowGrid& grid, int lane, int most, int step) {
+int whole_warps(int lanes) { return std::max(round_up(lanes, warp_threads), warp_threads); }
+
+/// Divides rows into parts of equal length, in multiples of `step`, that `most` lanes hold. Returns the threads of a
+/// block, which has a part.
+int divide_rows(RowGrid& grid, int lane, int most, int step = part_step) {
     const int parts = std::max(ceil_div(grid.features, lane * most), 1);
     grid.part_features = round_up(std::max(ceil_div(grid.features, parts), 1), step);
     grid.parts = std::max(ceil_div(grid.features, grid.part_features), 1);
+    return std::min(whole_warps(ceil_div(grid.part_features, lane)), most);
 }
 
-int whole_warps(int lanes) { return std::max(round_up(lanes, warp_threads), warp_threads); }
-
-/// Divides rows, and returns the threads of a block. A scale of a whole row needs a block that has all of the row.
+/// A scale of a whole row needs a block that has all of the row.
 int divide_scaled_rows(RowGrid& grid, const RowSpec& spec) {
-    const int most = most_threads(spec);
-    divide_rows(grid, lane_features, most, part_step);
-    const int threads = std::min(whole_warps(ceil_div(grid.part_features, lane_features)), most);
+    const int threads = divide_rows(grid, lane_features, most_threads(spec));
     if (spec.output != RowOutput::scaled_rows) return threads;
     grid.parts = 1;
     grid.part_features = grid.features;
     return threads;
-}
-
-/// Blocks of a kernel that routes, so that each warp writes the end of one expert. With one token and 128 experts the
-/// kernel takes 4.6 us; with one block, which wrote all ends, it took 10.6 (H100).
-int blocks_for_ends(const moe::RouteStep& route, int threads) {
-    return static_cast<int>(ceil_div<std::int64_t>(route.experts, threads / warp_threads));
 }
 
 /// Blocks that find out by one load whether a row exists go through many rows.
@@ -169,11 +144,6 @@ int count_row_blocks(const RowGrid& grid, const ExistingArguments& existing) {
     const int blocks = grid.rows * grid.parts;
     const bool loops = existing.sorted || existing.counts.data != nullptr;
     return loops ? std::min(blocks, most_looping_blocks) : blocks;
-}
-
-/// Whether a lane finds out by itself if its row exists.
-bool finds_rows_by_lane(const ExistingArguments& existing) {
-    return existing.counts.data == nullptr && (existing.sorted || existing.ends.data == nullptr);
 }
 
 /// Rows that are adjacent in a block's threads, so that as few lanes as possible are idle. `lanes`: of a row.
@@ -194,7 +164,7 @@ RouteArguments route_arguments(const moe::RouteStep& step) {
                              .choice_stride = stride(ids, 0),
                              .ids_are_wide = ids.format == Format::i64,
                              .map = integer_list(step.routing.map),
-                             .weights = factors_by_choice(step.routing.weights),
+                             .weights = factor_arguments(step.routing.weights, true),
                              .tokens = static_cast<int>(ids.shape[0]),
                              .given = static_cast<int>(ids.shape[1]),
                              .choices = static_cast<int>(ids.shape[1]) + step.routing.shared,
@@ -260,11 +230,6 @@ RouteCluster cluster_of(const RouteArguments& arguments, int most_blocks) {
 RouteArguments& routing_of(OtherLaunch& launch) {
     if (auto* const route = std::get_if<CallOf<Route>>(&launch.call)) return route->arguments;
     return std::get<CallOf<MeetAndRoute>>(launch.call).arguments.route;
-}
-
-std::vector<OtherLaunch> launch_if_any(const OtherLaunch& launch) {
-    if (launch.blocks == 0) return {};
-    return {launch};
 }
 
 AnnounceArguments announce_arguments(const moe::AnnounceStep& step) {
@@ -341,16 +306,13 @@ OtherLaunch to_places(const moe::PermuteStep& step, const Joined& joined, Kernel
     int blocks = count_row_blocks(arguments.grid, arguments.existing);
     if (joined.route != nullptr) {
         arguments.route = route_arguments(*joined.route);
-        blocks = std::max(blocks, blocks_for_ends(*joined.route, threads));
+        // Each warp writes the end of one expert. With one token and 128 experts the kernel takes 4.6 us; with one
+        // block, which wrote all ends, it took 10.6 (H100).
+        blocks = std::max(blocks, ceil_div(arguments.route.experts, threads / warp_threads));
     }
     if (joined.announce != nullptr) arguments.announce = announce_arguments(*joined.announce);
     if (joined.meet != nullptr) arguments.meet = meet_arguments(*joined.meet);
     return launch_of(kernel, arguments, blocks, threads);
-}
-
-/// Whether a kernel that routes can be the barrier too. Weights of rows would be loaded as if no other rank wrote them.
-bool meets_in_route(const moe::MeetStep& meet, const moe::RouteStep& route, const moe::PermuteStep& permute) {
-    return meet.said == nullptr && !route.out.weights.given() && !permute.factors.given();
 }
 
 OtherLaunch permute_launch(const moe::PermuteStep& step, const Joined& joined) {
@@ -364,7 +326,7 @@ OtherLaunch permute_launch(const moe::PermuteStep& step, const Joined& joined) {
     arguments.x = source_matrix(x);
     arguments.to = row_target(step.out);
     arguments.clears = step.clears;
-    arguments.factors = step.places.given() ? factors_by_choice(step.factors) : factors_by_row(step.factors);
+    arguments.factors = factor_arguments(step.factors, step.places.given());
     if (step.ranks.given()) arguments.factors.group_stride = arguments.factors.row_stride * step.ranks.room;
     spec.vectors = x.columns % lane_features == 0 && takes_row_vectors(x) && takes_row_vectors(values);
     return to_places(step, joined, Permute{spec}, arguments, threads);
@@ -376,8 +338,7 @@ OtherLaunch copy_launch(const moe::PermuteStep& step, const Joined& joined) {
     const int element_bits = bits(from.format);
     const auto in_bytes = [&](std::int64_t elements) { return elements * element_bits / 8; };
     arguments.grid = row_grid(from, ceil_div<std::int64_t>(from.columns * element_bits, 8));
-    divide_rows(arguments.grid, copy_bytes, copy_threads, part_step);
-    const int threads = std::min(whole_warps(ceil_div(arguments.grid.part_features, copy_bytes)), copy_threads);
+    const int threads = divide_rows(arguments.grid, copy_bytes, copy_threads);
     arguments.from = reinterpret_cast<const u8*>(from.data);
     arguments.group_stride = in_bytes(from.group_stride);
     arguments.row_stride = in_bytes(from.row_stride);
@@ -385,17 +346,14 @@ OtherLaunch copy_launch(const moe::PermuteStep& step, const Joined& joined) {
     arguments.to.group_stride = in_bytes(values.group_stride);
     arguments.to.row_stride = in_bytes(values.row_stride);
     if (row_block(step.out.granularity) == 1) {
-        arguments.scales = row_scales(step.quantized);
+        arguments.scales = scale_matrix(step.quantized, false);
         const int block = k_block(step.out.granularity);
         arguments.scale_count = block == 0 ? 1 : static_cast<int>(ceil_div<std::int64_t>(from.columns, block));
         arguments.wide_scales = bits(step.out.scales.format) == 32;
     }
-    const auto takes = [](const void* data, std::int64_t a, std::int64_t b) {
-        return is_aligned(data) && a % copy_bytes == 0 && b % copy_bytes == 0;
-    };
     arguments.vectors = arguments.grid.features % copy_bytes == 0 &&
-                        takes(arguments.from, arguments.row_stride, arguments.group_stride) &&
-                        takes(arguments.to.data, arguments.to.row_stride, arguments.to.group_stride);
+                        is_aligned(arguments.from, {arguments.row_stride, arguments.group_stride}) &&
+                        is_aligned(arguments.to.data, {arguments.to.row_stride, arguments.to.group_stride});
     return to_places(step, joined, CopyRows{}, arguments, threads);
 }
 
@@ -414,6 +372,12 @@ UnitArguments unit_arguments(const Tensor& gate_up, const Tensor& gradient, cons
 
 OtherLaunch rows_launch(const moe::PermuteStep& step, const Joined& joined = {}) {
     return step.quantized.values.given() ? copy_launch(step, joined) : permute_launch(step, joined);
+}
+
+/// The launches after a barrier.
+std::vector<OtherLaunch> after(const moe::MeetStep& meet, std::vector<OtherLaunch> launches) {
+    launches.insert(launches.begin(), lower(meet).front());
+    return launches;
 }
 
 void require(bool served, const char* name, const char* rule) {
@@ -474,7 +438,7 @@ std::vector<OtherLaunch> lower(const moe::RouteStep& step) {
     return {in_cluster(launch_of(Route{}, arguments, 0, route_threads), cluster_of(arguments, most_route_blocks))};
 }
 
-std::vector<OtherLaunch> lower(const moe::PermuteStep& step) { return launch_if_any(rows_launch(step)); }
+std::vector<OtherLaunch> lower(const moe::PermuteStep& step) { return without_empty({rows_launch(step)}); }
 
 bool fits_in_permute(const moe::RouteStep& step) { return choices_of(step) <= most_fused_choices; }
 
@@ -498,18 +462,21 @@ std::vector<OtherLaunch> lower(const moe::ActivateStep& step) {
     arguments.up = spec.interleaved ? 1 : static_cast<int>(values.columns);
     arguments.rule = moe::rule_of(step.unit);
     arguments.existing = existing_arguments(step.existing);
-    arguments.factors = factors_by_row(step.factors);
+    arguments.factors = factor_arguments(step.factors, false);
     arguments.to = row_target(step.out);
     arguments.clears = step.clears;
     spec.vectors = values.columns % lane_features == 0 && takes_row_vectors(gate_up) && takes_row_vectors(values);
     int blocks = count_row_blocks(arguments.grid, arguments.existing);
-    if (spec.output != RowOutput::scaled_rows && arguments.grid.parts == 1 && finds_rows_by_lane(arguments.existing)) {
+    const ExistingArguments& existing = arguments.existing;
+    // Whether a lane finds out by itself if its row exists.
+    const bool finds_rows = existing.counts.data == nullptr && (existing.sorted || existing.ends.data == nullptr);
+    if (spec.output != RowOutput::scaled_rows && arguments.grid.parts == 1 && finds_rows) {
         const int lanes = arguments.grid.part_features / lane_features;
         arguments.grid.rows_per_block = rows_that_fill_warps(lanes, most_threads(spec));
         threads = whole_warps(lanes * arguments.grid.rows_per_block);
         blocks = std::min(blocks, ceil_div(arguments.grid.rows, arguments.grid.rows_per_block));
     }
-    return launch_if_any(launch_of(Activate{spec}, arguments, blocks, threads));
+    return without_empty({launch_of(Activate{spec}, arguments, blocks, threads)});
 }
 
 std::vector<OtherLaunch> lower(const moe::CombineStep& step) {
@@ -517,9 +484,7 @@ std::vector<OtherLaunch> lower(const moe::CombineStep& step) {
     CombineArguments arguments;
     const MatrixView y = rows_view(step.y), out = rows_view(step.out);
     arguments.grid = row_grid(out, out.columns);
-    divide_rows(arguments.grid, combine_features, combine_threads, step_of_parts);
-    const int threads =
-        std::min(whole_warps(ceil_div(arguments.grid.part_features, combine_features)), combine_threads);
+    const int threads = divide_rows(arguments.grid, combine_features, combine_threads, step_of_parts);
     arguments.y = source_matrix(y);
     arguments.places =
         place_arguments(step.places, step.y_ranks.given() ? step.y_ranks.size * step.y_ranks.room : y.rows);
@@ -530,7 +495,7 @@ std::vector<OtherLaunch> lower(const moe::CombineStep& step) {
         arguments.grid.room = arguments.out_ranks.room;
     }
     if (!step.places.given()) arguments.existing = existing_arguments(step.existing);
-    arguments.weights = step.places.given() ? factors_by_choice(step.weights) : factors_by_row(step.weights);
+    arguments.weights = factor_arguments(step.weights, step.places.given());
     bool vectors = out.columns % combine_features == 0 && takes_row_vectors(y) && takes_row_vectors(out);
     if (step.addend.given()) {
         const MatrixView addend = rows_view(step.addend);
@@ -545,7 +510,7 @@ std::vector<OtherLaunch> lower(const moe::CombineStep& step) {
                           .from_ranks = step.y_ranks.given(),
                           .to_ranks = step.out_ranks.given()}};
     const int blocks = std::min(count_row_blocks(arguments.grid, arguments.existing), most_summing_blocks);
-    return launch_if_any(launch_of(kernel, arguments, blocks, threads));
+    return without_empty({launch_of(kernel, arguments, blocks, threads)});
 }
 
 std::vector<OtherLaunch> lower(const moe::UnitGradientStep& step) {
@@ -555,10 +520,9 @@ std::vector<OtherLaunch> lower(const moe::UnitGradientStep& step) {
                                     .to = row_target({.values = step.out})};
     arguments.of.vectors = arguments.of.vectors && takes_row_vectors(out);
     arguments.grid = row_grid(out, arguments.of.features);
-    divide_rows(arguments.grid, unit_features, unit_threads, part_step);
-    const int threads = whole_warps(ceil_div(arguments.grid.part_features, unit_features));
+    const int threads = divide_rows(arguments.grid, unit_features, unit_threads);
     const int blocks = count_row_blocks(arguments.grid, arguments.existing);
-    return launch_if_any(launch_of(UnitGradient{}, arguments, blocks, threads));
+    return without_empty({launch_of(UnitGradient{}, arguments, blocks, threads)});
 }
 
 std::vector<OtherLaunch> lower(const moe::WeightGradientStep& step) {
@@ -572,7 +536,7 @@ std::vector<OtherLaunch> lower(const moe::WeightGradientStep& step) {
                                             .out_choice_stride = stride(step.out, 0)};
     const std::int64_t blocks =
         ceil_div<std::int64_t>(std::int64_t{arguments.tokens} * arguments.choices, choices_per_block);
-    return launch_if_any(launch_of(WeightGradient{}, arguments, static_cast<int>(blocks), unit_threads));
+    return without_empty({launch_of(WeightGradient{}, arguments, static_cast<int>(blocks), unit_threads)});
 }
 
 std::vector<OtherLaunch> lower(const moe::AnnounceStep& step) {
@@ -599,13 +563,12 @@ std::vector<OtherLaunch> lower(const moe::MeetStep& step) {
 
 std::vector<OtherLaunch> lower(const moe::MeetStep& meet, const moe::RouteStep& route,
                                const moe::PermuteStep& permute) {
-    const bool meets = meets_in_route(meet, route, permute);
+    // Whether a kernel that routes can be the barrier too. Weights of rows would be loaded as if no other rank wrote
+    // them.
+    const bool meets = meet.said == nullptr && !route.out.weights.given() && !permute.factors.given();
     if (meets && fits_in_permute(route)) return {rows_launch(permute, {.route = &route, .meet = &meet})};
     std::vector<OtherLaunch> launches = lower(route, permute);
-    if (!meets) {
-        launches.insert(launches.begin(), lower(meet).front());
-        return launches;
-    }
+    if (!meets) return after(meet, std::move(launches));
     auto& first = launches.front().call;
     first = CallOf<MeetAndRoute>{.arguments = {meet_arguments(meet), std::get<CallOf<Route>>(first).arguments}};
     return launches;
@@ -613,10 +576,7 @@ std::vector<OtherLaunch> lower(const moe::MeetStep& meet, const moe::RouteStep& 
 
 std::vector<OtherLaunch> lower(const moe::MeetStep& meet, const moe::CombineStep& sum) {
     std::vector<OtherLaunch> launches = lower(sum);
-    if (launches.empty() || launches.front().blocks > most_combining_blocks) {
-        launches.insert(launches.begin(), lower(meet).front());
-        return launches;
-    }
+    if (launches.empty() || launches.front().blocks > most_combining_blocks) return after(meet, std::move(launches));
     auto& combined = std::get<CallOf<Combine>>(launches.front().call);
     combined.kernel.spec.meets = true;
     combined.arguments.meet = meet_arguments(meet);

@@ -76,7 +76,7 @@ OtherLaunch decode(const DecodedOperand& from, void* workspace) {
         arguments.row_counts_are_64_bit = from.row_counts.format == Format::i64;
     }
     const hopper::Decoding decoding = decoding_kind(codes.recipe);
-    const bool aligned = is_aligned(codes.values, hopper::code_word_bytes(decoding));
+    const bool aligned = is_aligned(codes.values, {}, hopper::code_word_bytes(decoding));
     const DecodeCodes kernel{
         {.codes = decoding,
          .vectors = aligned && values.k == 1 && (values.row | values.group) % hopper::decoded_word == 0}};

@@ -16,72 +16,57 @@ using namespace hopper;
 using formats::matrix_view;
 using formats::MatrixView;
 
-bool takes_vectors(const CopyArguments& to, bool transposed) {
+bool stores_vectors(const CopyArguments& to, bool transposed) {
     const i64 adjacent = transposed ? to.token_stride : to.feature_stride;
     const i64 other = transposed ? to.feature_stride : to.token_stride;
-    return is_aligned(to.codes) && adjacent == 1 && other % vector_bytes == 0 && to.group_stride % vector_bytes == 0;
+    return adjacent == 1 && is_aligned(to.codes, {other, to.group_stride});
 }
 
 /// An operand in terms of the matrix of tokens and features.
-class CopyBuilder {
-public:
-    /// `turned`: the operand's rows are features.
-    CopyBuilder(const Operand& operand, bool turned, bool transposed, bool round_up) {
-        spec.scaled = scaled_by(operand.granularity, turned);
-        spec.storage = operand.values.format == Format::e4m3 ? ValueFormat::e4m3 : ValueFormat::e5m2;
-        spec.ue8m0 = operand.scales.format == Format::ue8m0;
-        spec.powers = round_up || spec.ue8m0;
-        spec.transposed = transposed;
-        const MatrixView values = matrix_view(operand.values);
-        arguments.codes = reinterpret_cast<u8*>(values.data);
-        arguments.group_stride = values.group_stride;
-        arguments.token_stride = turned ? values.column_stride : values.row_stride;
-        arguments.feature_stride = turned ? values.row_stride : values.column_stride;
-        arguments.columns = turned ? values.columns : values.rows;
-        set_scales(operand, turned);
-    }
-
-    void set_factors(const TokenOperand& given) {
-        if (given.token_factors.given()) {
-            spec.token_factors = true;
-            arguments.factors.tokens = static_cast<const float*>(given.token_factors.data);
-            arguments.factors.token_stride = stride(given.token_factors, 0);
-        }
-        if (!given.feature_factors.given()) return;
-        spec.feature_factors = true;
-        arguments.factors.features = static_cast<const float*>(given.feature_factors.data);
-        arguments.factors.feature_stride = stride(given.feature_factors, 0);
-        arguments.factors.feature_group_stride = stride(given.feature_factors, 1);
-    }
-
+struct Copy {
     CopySpec spec{};
     CopyArguments arguments{};
     int scale_groups = 1;
-
-private:
-    static ScaledBy scaled_by(Granularity granularity, bool turned) {
-        switch (granularity) {
-            case Granularity::row: return turned ? ScaledBy::feature : ScaledBy::token;
-            case Granularity::block_1x128: return turned ? ScaledBy::feature_block : ScaledBy::token_block;
-            case Granularity::block_128x128: return ScaledBy::square;
-            default: return ScaledBy::all;
-        }
-    }
-
-    void set_scales(const Operand& operand, bool turned) {
-        const Tensor& scales = operand.scales;
-        const bool blocks = k_block(operand.granularity) > 0;
-        const bool rows = row_block(operand.granularity) > 0;
-        const std::int64_t along_k = blocks ? stride(scales, 0) : 0;
-        const std::int64_t along_rows = rows ? stride(scales, blocks ? 1 : 0) : 0;
-        const int dims = (blocks ? 1 : 0) + (rows ? 1 : 0);
-        arguments.scales = {.data = scales.data,
-                            .group_stride = scales.shape.rank() > dims ? stride(scales, dims) : 0,
-                            .token_stride = turned ? along_k : along_rows,
-                            .feature_stride = turned ? along_rows : along_k};
-        if (scales.shape.rank() > dims) scale_groups = static_cast<int>(scales.shape[0]);
-    }
 };
+
+ScaledBy scaled_by(Granularity granularity, bool turned) {
+    switch (granularity) {
+        case Granularity::row: return turned ? ScaledBy::feature : ScaledBy::token;
+        case Granularity::block_1x128: return turned ? ScaledBy::feature_block : ScaledBy::token_block;
+        case Granularity::block_128x128: return ScaledBy::square;
+        default: return ScaledBy::all;
+    }
+}
+
+/// `turned`: the operand's rows are features.
+Copy copy_of(const Operand& operand, bool turned, bool transposed, bool round_up) {
+    const MatrixView values = matrix_view(operand.values);
+    const Dims& scales = operand.scales.shape;
+    const bool ue8m0 = operand.scales.format == Format::ue8m0;
+    return {.spec = {.scaled = scaled_by(operand.granularity, turned),
+                     .storage = operand.values.format == Format::e4m3 ? ValueFormat::e4m3 : ValueFormat::e5m2,
+                     .powers = round_up || ue8m0,
+                     .ue8m0 = ue8m0,
+                     .transposed = transposed},
+            .arguments = {.codes = reinterpret_cast<u8*>(values.data),
+                          .group_stride = values.group_stride,
+                          .token_stride = turned ? values.column_stride : values.row_stride,
+                          .feature_stride = turned ? values.row_stride : values.column_stride,
+                          .columns = turned ? values.columns : values.rows,
+                          .scales = scale_matrix(operand, turned)},
+            .scale_groups = scales.rank() > scale_dims(operand.granularity) ? static_cast<int>(scales[0]) : 1};
+}
+
+void set_factors(const TokenOperand& given, Copy& copy) {
+    FoldFactors& factors = copy.arguments.factors;
+    copy.spec.token_factors = given.token_factors.given();
+    factors.tokens = static_cast<const float*>(given.token_factors.data);
+    factors.token_stride = stride(given.token_factors, 0);
+    copy.spec.feature_factors = given.feature_factors.given();
+    factors.features = static_cast<const float*>(given.feature_factors.data);
+    factors.feature_stride = stride(given.feature_factors, 0);
+    factors.feature_group_stride = stride(given.feature_factors, 1);
+}
 
 void set_ends(const Tensor& ends, QuantizeArguments& arguments) {
     if (!ends.given()) return;
@@ -108,26 +93,26 @@ CopySpec measured_spec(const CopySpec& copy) {
 
 /// Whether a block computes a tile of gates and a tile of ups, which share their sigmoids. The ups must begin a tile.
 /// Excluded are measured scales and factors, because h is computed again for them.
-bool is_paired(const CallOf<Quantize>& call, const std::vector<CopyBuilder>& copies) {
+bool is_paired(const CallOf<Quantize>& call, const std::vector<Copy>& copies) {
     const Quantizer& q = call.kernel.spec;
     if (q.formula != Formula::swiglu_gradient || q.interleaved || !q.vectors) return false;
     if (call.arguments.features % (2 * quantize_block) != 0) return false;
-    return std::none_of(copies.begin(), copies.end(),
-                        [](const CopyBuilder& copy) { return is_measured(copy.spec) || has_factors(copy.spec); });
+    return std::ranges::none_of(copies,
+                                [](const Copy& each) { return is_measured(each.spec) || has_factors(each.spec); });
 }
 
 /// Moves factors of tokens that all operands share to h, which is then computed once. The bits stay.
-void share_factors(CallOf<Quantize>& call, std::vector<CopyBuilder>& copies) {
+void share_factors(CallOf<Quantize>& call, std::vector<Copy>& copies) {
     if (call.kernel.spec.formula == Formula::x || copies.empty()) return;
     const FoldFactors shared = copies.front().arguments.factors;
-    const bool are_same = std::all_of(copies.begin(), copies.end(), [&](const CopyBuilder& copy) {
+    const bool are_same = std::ranges::all_of(copies, [&](const Copy& copy) {
         const FoldFactors& own = copy.arguments.factors;
         return own.tokens == shared.tokens && own.token_stride == shared.token_stride && own.features == nullptr;
     });
     if (!are_same || shared.tokens == nullptr) return;
     call.arguments.h_factors = shared.tokens;
     call.arguments.h_factor_stride = shared.token_stride;
-    for (CopyBuilder& copy : copies) {
+    for (Copy& copy : copies) {
         copy.arguments.factors = {};
         copy.spec.token_factors = false;
     }
@@ -139,19 +124,18 @@ void set_later(const Quantizer& quantizer, QuantizeArguments& arguments) {
     arguments.later_features = later_blocks(quantizer) % arguments.feature_tiles * quantize_block;
 }
 
-std::vector<OtherLaunch> launches(CallOf<Quantize> call, const std::vector<CopyBuilder>& copies, bool aligned_source) {
+std::vector<OtherLaunch> launches(CallOf<Quantize> call, const std::vector<Copy>& copies, bool aligned_source) {
     Quantizer& spec = call.kernel.spec;
     QuantizeArguments& arguments = call.arguments;
     spec.vectors = aligned_source && arguments.features % lane_features == 0 &&
-                   std::all_of(copies.begin(), copies.end(), [](const CopyBuilder& copy) {
-                       return takes_vectors(copy.arguments, copy.spec.transposed);
-                   });
+                   std::ranges::all_of(
+                       copies, [](const Copy& copy) { return stores_vectors(copy.arguments, copy.spec.transposed); });
     spec.paired = is_paired(call, copies);
     arguments.feature_tiles = ceil_div(spec.paired ? arguments.features / 2 : arguments.features, quantize_block);
     const int blocks = count_blocks(arguments, spec.grouped);
     std::vector<OtherLaunch> all;
     std::vector<OtherLaunch> after;
-    for (const CopyBuilder& copy : copies) {
+    for (const Copy& copy : copies) {
         if (!is_measured(copy.spec)) continue;
         const MeasuredScales scales{.scales = copy.arguments.scales,
                                     .groups = copy.scale_groups,
@@ -176,8 +160,7 @@ std::vector<OtherLaunch> launches(CallOf<Quantize> call, const std::vector<CopyB
         all.insert(all.end(), after.begin(), after.end());
     }
     all.push_back(launch_of(call.kernel, arguments, blocks));
-    std::erase_if(all, [](const OtherLaunch& launch) { return launch.blocks == 0; });
-    return all;
+    return without_empty(std::move(all));
 }
 
 /// The reason that sizes are beyond the kernels' indices; empty if they are not. `columns` are those that are written.
@@ -187,6 +170,16 @@ std::string beyond_indices(std::int64_t groups, std::int64_t rows, std::int64_t 
         return "at most 2^30 rows and columns and 2^30 tiles of 128 x 128";
     }
     return "";
+}
+
+/// Makes the dimension that is adjacent in memory the features. Returns whether these were the rows.
+bool turn(MatrixView& x) {
+    const bool turned = x.row_stride == 1 && x.column_stride != 1;
+    if (turned) {
+        std::swap(x.rows, x.columns);
+        std::swap(x.row_stride, x.column_stride);
+    }
+    return turned;
 }
 
 /// The fields of the input, without groups of tokens. The strides of dimensions of one index have no effect.
@@ -212,13 +205,6 @@ BlockFormat block_format(const Operand& out) {
     return out.values.format == Format::e5m2 ? BlockFormat::mxfp8_e5m2 : BlockFormat::mxfp8_e4m3;
 }
 
-/// Whether 16 values are stored at once; e2m1 in 8 bytes.
-bool stores_vectors(const CopyArguments& to, bool is_fp4) {
-    constexpr std::int64_t codes = lane_features;
-    return is_aligned(to.codes, is_fp4 ? codes / 2 : codes) && to.feature_stride == 1 && to.token_stride % codes == 0 &&
-           to.group_stride % codes == 0;
-}
-
 ScaleMatrix tensor_scales(const Operand& out) {
     return {.data = out.tensor_scale.data, .group_stride = stride(out.tensor_scale, 0)};
 }
@@ -232,7 +218,7 @@ OtherLaunch quantize_blocks(const MatrixView& x, const Operand& out, bool round_
     BlockSpec spec{.source = number(x.format), .format = block_format(out), .round_up = round_up};
     BlockArguments arguments;
     arguments.grid = grid(x);
-    arguments.grid.rows = CopyBuilder(out, false, false, false).arguments;
+    arguments.grid.rows = copy_of(out, false, false, false).arguments;
     arguments.grid.feature_tiles = ceil_div(arguments.grid.features, short_tile_k);
     arguments.row_tiles = ceil_div(arguments.grid.tokens, short_tile_rows(spec.source));
     arguments.tensor_scales = tensor_scales(out);
@@ -241,21 +227,20 @@ OtherLaunch quantize_blocks(const MatrixView& x, const Operand& out, bool round_
     // If both dimensions could be packed, it is k.
     arguments.pairs_of_rows = is_fp4(spec) && (to.feature_stride != 1 || x.columns % 2 != 0);
     if (x.rows == 1) to.token_stride = 0;
-    spec.vectors = is_aligned(arguments.grid.x, bits(x.format) / 8) && x.columns % lane_features == 0 &&
-                   stores_vectors(to, is_fp4(spec));
+    // 16 codes are stored at once; e2m1 in 8 bytes.
+    spec.vectors = takes_vectors(arguments.grid.x, bits(x.format) / 8) && x.columns % lane_features == 0 &&
+                   to.feature_stride == 1 && (to.token_stride | to.group_stride) % lane_features == 0 &&
+                   is_aligned(to.codes, {}, is_fp4(spec) ? lane_features / 2 : lane_features);
     return launch_of(QuantizeBlocks{spec}, arguments, static_cast<int>(tiles(x)));
 }
 
 /// Finds the largest magnitude of each tensor, by the kernel that finds those of per-tensor scales.
 OtherLaunch measure(MatrixView x, const ScaleMatrix& scales) {
-    if (x.row_stride == 1 && x.column_stride != 1) {  // features are adjacent in memory
-        std::swap(x.rows, x.columns);
-        std::swap(x.row_stride, x.column_stride);
-    }
+    turn(x);
     QuantizeArguments arguments = grid(x);
     arguments.rows.scales = scales;
     const Measure kernel{{.source = number(x.format),
-                          .vectors = is_aligned(arguments.x, bits(x.format) / 8) && x.columns % lane_features == 0,
+                          .vectors = takes_vectors(arguments.x, bits(x.format) / 8) && x.columns % lane_features == 0,
                           .rows = {.scaled = ScaledBy::all}}};
     return launch_of(kernel, arguments, arguments.groups * arguments.strips * arguments.feature_tiles);
 }
@@ -272,16 +257,7 @@ std::vector<OtherLaunch> lower_short_blocks(const Tensor& source, const Operand&
         launches.push_back(launch_of(FinishTensorScales{{.round_up = round_up}}, scales, blocks));
     }
     launches.push_back(quantize_blocks(x, out, round_up));
-    std::erase_if(launches, [](const OtherLaunch& launch) { return launch.blocks == 0; });
-    return launches;
-}
-
-std::string unserved_short_blocks(const Tensor& source) {
-    const MatrixView x = matrix_view(source);
-    if (std::max({x.rows, x.columns, tiles(x)}) > most_indices) {
-        return "at most 2^30 rows and columns and 2^30 tiles of 16 x 512";
-    }
-    return unserved(source, std::int64_t{0});  // the measuring kernel's
+    return without_empty(std::move(launches));
 }
 
 }  // namespace
@@ -302,14 +278,14 @@ std::vector<OtherLaunch> lower(const TokenSource& source, const TokenOperand& ro
     spec.grouped = source.ends.given();
     const std::int64_t bytes = bits(x.format) / 8;
     arguments.x = arguments.up = source_matrix(x);
-    bool aligned = is_aligned(arguments.x, bytes);
+    bool aligned = takes_vectors(arguments.x, bytes);
     if (swiglu) {
         if (x.data != nullptr) arguments.up.data = x.at(0, 0, interleaved ? 1 : x.columns / 2);
         aligned = aligned && x.columns / 2 % lane_features == 0;
     }
     if (source.activation == Activation::swiglu_gradient) {
         arguments.gradient = source_matrix(matrix_view(source.gradient));
-        aligned = aligned && is_aligned(arguments.gradient, bytes);
+        aligned = aligned && takes_vectors(arguments.gradient, bytes);
     }
     set_ends(source.ends, arguments);
     set_sizes(arguments, source.index.given() ? source.index.shape[0] : x.rows,
@@ -322,11 +298,11 @@ std::vector<OtherLaunch> lower(const TokenSource& source, const TokenOperand& ro
     arguments.alpha = source.swiglu.alpha;
     arguments.beta = source.swiglu.beta;
     arguments.limit = formats::limit_of(source.swiglu.limit);
-    std::vector<CopyBuilder> copies;
+    std::vector<Copy> copies;
     for (const TokenOperand* side : {&rows, &columns}) {
         if (!side->operand.values.given()) continue;
-        copies.emplace_back(side->operand, side == &columns, side == &columns, round_up);
-        copies.back().set_factors(*side);
+        copies.push_back(copy_of(side->operand, side == &columns, side == &columns, round_up));
+        set_factors(*side, copies.back());
     }
     share_factors(call, copies);
     return launches(call, copies, aligned);
@@ -338,30 +314,24 @@ std::vector<OtherLaunch> lower(const Tensor& source, const Operand& out, bool ro
     QuantizeArguments& arguments = call.arguments;
     MatrixView x = matrix_view(source);
     const MatrixView values = matrix_view(out.values);
-    const bool turned = x.row_stride == 1 && x.column_stride != 1;  // rows are features
+    const bool turned = turn(x);
     const bool transposed = (turned ? values.column_stride : values.row_stride) == 1 &&
                             (turned ? values.row_stride : values.column_stride) != 1;
-    if (turned) {
-        std::swap(x.rows, x.columns);
-        std::swap(x.row_stride, x.column_stride);
-    }
     call.kernel.spec.source = number(x.format);
     arguments = grid(x);
-    return launches(call, {CopyBuilder(out, turned, transposed, round_up)},
-                    is_aligned(arguments.x, bits(x.format) / 8));
+    return launches(call, {copy_of(out, turned, transposed, round_up)}, takes_vectors(arguments.x, bits(x.format) / 8));
 }
 
 std::vector<OtherLaunch> lower_transposition(const Operand& rows, const Tensor& ends, const Operand& columns) {
     TransposeArguments arguments;
     const MatrixView codes = matrix_view(rows.values);
-    const CopyBuilder from(rows, false, false, false);
-    const CopyBuilder to(columns, true, true, false);
+    const Copy from = copy_of(rows, false, false, false), to = copy_of(columns, true, true, false);
     arguments.codes = source_matrix(codes);
     arguments.scales = from.arguments.scales;
     arguments.to = to.arguments;
     set_ends(ends, arguments.grid);
     set_sizes(arguments.grid, codes.rows, codes.columns);
-    const bool aligned_columns = takes_vectors(arguments.to, true);
+    const bool aligned_columns = stores_vectors(arguments.to, true);
     TransposeSpec spec{.shifted = false, .grouped = ends.given(), .vectors = aligned_columns};
     if (rows.granularity != Granularity::none) {
         spec = {.storage = to.spec.storage,
@@ -369,11 +339,9 @@ std::vector<OtherLaunch> lower_transposition(const Operand& rows, const Tensor& 
                 .stores_ue8m0 = to.spec.ue8m0,
                 .squares = to.spec.scaled == ScaledBy::square,
                 .grouped = ends.given(),
-                .vectors = is_aligned(arguments.codes, 1) && aligned_columns && codes.columns % lane_features == 0};
+                .vectors = takes_vectors(arguments.codes, 1) && aligned_columns && codes.columns % lane_features == 0};
     }
-    const int blocks = count_blocks(arguments.grid, ends.given());
-    if (blocks == 0) return {};
-    return {launch_of(TransposeCodes{spec}, arguments, blocks)};
+    return without_empty({launch_of(TransposeCodes{spec}, arguments, count_blocks(arguments.grid, ends.given()))});
 }
 
 std::vector<OtherLaunch> lower_groups(const Tensor& ends, std::int64_t tokens, const Tensor& column_ends,
@@ -410,7 +378,11 @@ std::string unserved(const Tensor& source, const QuantizeOptions& options) {
     const Granularity granularity = options.recipe.granularity;
     if (granularity == Granularity::none) return "values with scales";
     if (options.deep_gemm) return "scales without DeepGEMM's rules";
-    return has_short_blocks(granularity) ? unserved_short_blocks(source) : unserved(source, std::int64_t{0});
+    const MatrixView x = matrix_view(source);
+    if (has_short_blocks(granularity) && std::max({x.rows, x.columns, tiles(x)}) > most_indices) {
+        return "at most 2^30 rows and columns and 2^30 tiles of 16 x 512";
+    }
+    return unserved(source, std::int64_t{0});
 }
 
 }  // namespace tilewright::launch

@@ -22,9 +22,8 @@ PackSpec spec_of(const Operand& weights, const PackArguments& arguments, PackedF
     const bool mxfp4 = weights.granularity == Granularity::block_1x32;
     return {.mxfp4 = mxfp4,
             .for_fp8 = mxfp4 && activations == PackedFor::fp8,
-            .vectors = arguments.k % k_of_vector == 0 && is_aligned(arguments.codes) &&
-                       arguments.code_group_stride % vector_bytes == 0 &&
-                       arguments.code_row_stride % vector_bytes == 0};
+            .vectors = arguments.k % k_of_vector == 0 &&
+                       is_aligned(arguments.codes, {arguments.code_group_stride, arguments.code_row_stride})};
 }
 
 PackArguments arguments_of(const Operand& weights, const PackedSections& sections) {
@@ -83,8 +82,7 @@ OtherLaunch lower_scales(const Operand& weights, const PackedSections& sections,
     arguments.out = static_cast<std::uint8_t*>(out);
     constexpr int word = 4;
     const bool words = arguments.scale_column_stride == 1 && arguments.k % packed_k == 0 &&
-                       is_aligned(arguments.scales, word) && arguments.scale_row_stride % word == 0 &&
-                       arguments.scale_group_stride % word == 0;
+                       is_aligned(arguments.scales, {arguments.scale_row_stride, arguments.scale_group_stride}, word);
     OtherLaunch launch =
         launch_of(PackScales{{.vectors = words}}, arguments, static_cast<int>(sections.groups * sections.row_tiles()));
     launch.shared_bytes = hopper::scales_shared_bytes(static_cast<int>(sections.k_blocks()));
