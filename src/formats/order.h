@@ -46,6 +46,8 @@ struct CanonicalOrder {
     bool defers = false;  // scales of chains leave a power of two to the end
 
     constexpr bool has(ScaleUse use) const { return a == use || b == use; }
+    constexpr bool defers_a() const { return defers && a == ScaleUse::chains; }
+    constexpr bool defers_b() const { return defers && b == ScaleUse::chains; }
     constexpr bool operator==(const CanonicalOrder&) const = default;
 };
 

@@ -65,8 +65,7 @@ TILEWRIGHT_DEVICE void load_epilogue_scales(Shared<design>& shared, const Argume
     } else {
         // A side without an epilogue scale gets 1: its scales are applied in the mainloop and leave nothing to the
         // epilogue.
-        constexpr bool defers_a = design.order.defers && design.order.a == ScaleUse::chains,
-                       defers_b = design.order.defers && design.order.b == ScaleUse::chains;
+        constexpr bool defers_a = design.order.defers_a(), defers_b = design.order.defers_b();
         constexpr bool has_a = defers_a || design.a.is_nvfp4() || design.order.a == ScaleUse::end;
         constexpr bool has_b = defers_b || design.b.scale_rows != 0;
         const int group = work.scales_of_b();

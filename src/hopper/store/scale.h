@@ -38,8 +38,7 @@ TILEWRIGHT_DEVICE bool has_windows(const Consumer<design>& c, int row) {
 /// left powers of two, which are 1 otherwise. `wide`: `has_windows`.
 template <Design design, bool deferring>
 TILEWRIGHT_DEVICE float scaled(float sum, float row, float column, bool wide) {
-    constexpr bool defers_a = design.order.defers && design.order.a == ScaleUse::chains,
-                   defers_b = design.order.defers && design.order.b == ScaleUse::chains;
+    constexpr bool defers_a = design.order.defers_a(), defers_b = design.order.defers_b();
     float of_a = design.swap_ab ? column : row, of_b = design.swap_ab ? row : column;
     // The factors of wide rows have a minus sign in memory (formats/packed_layout.h).
     if constexpr (design.feed == FeedKind::windowed)
