@@ -127,8 +127,8 @@ struct OperandTile {
 
     constexpr OperandTile(const StageDesign& d, bool of_a) : side(of_a ? d.a : d.b) {
         const int rows = of_a ? d.d_rows : d.d_columns;
-        const int loaded_rows =
-            rows / (of_a ? d.cluster.columns : d.cluster.rows);  // by one of the blocks that share it
+        const int sharing = of_a ? d.cluster.columns : d.cluster.rows;  // blocks, each of which loads a part
+        const int loaded_rows = rows / sharing;
         const int grouped_box = d.swap_ab ? token_box_rows : d.rows_per_warpgroup;
         const int limit = of_a && d.skips_boxes ? grouped_box : box_rows_limit;
         const int in_boxes = loaded_rows % limit == 0 ? limit : loaded_rows;
@@ -290,8 +290,8 @@ struct BlockDesign : OperandDesign {
         while (share % columns != 0) columns -= 8;
         return columns;
     }
-    /// Whether TMA stores such elements. 16-bit elements are staged 16 columns at a time, 32-bit elements 32. stmatrix
-    /// transposes only 16-bit elements.
+    /// Whether TMA can store such elements. 16-bit elements are staged 16 columns at a time, 32-bit elements 32.
+    /// stmatrix transposes only 16-bit elements. With split-K, threads store them, in pairs that ask the same of D.
     constexpr bool stores_by_tma(int element_bytes) const {
         if (swap_ab || cluster.k_slices > 1) return element_bytes == 2;
         return shape.n % (element_bytes == 2 ? 16 : 32) == 0;

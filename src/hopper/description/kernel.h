@@ -1,7 +1,8 @@
-// The description of a kernel: the one template parameter of `gemm`. Its fields are chosen in three places. The planner
-// chooses the shape. The recipes of the operands decide the order and the sides. The addresses and strides of a call
-// decide the output and the order of scales. design.h computes everything that follows from it. C++20 without standard
-// headers, because NVRTC and the host compile it.
+// The description of a kernel: the one template parameter of `gemm`. Its fields are chosen in four places. The recipes
+// of the operands decide the order and the sides. The grouping and layout of the call decide the groups, and which
+// operands lie along their rows. The planner chooses the shape. The addresses and strides of the call decide the output
+// and the order of scales. design.h computes everything that follows from it. C++20 without standard headers, because
+// NVRTC and the host compile it.
 #pragma once
 
 #include "formats/order.h"
@@ -115,7 +116,7 @@ struct Kernel {
 };
 
 /// Calls visit.group(name, fields) for each nested struct, where fields() visits its members, and
-/// visit.field(name, value) for each member, in order of declaration. All code that prints a kernel uses this list.
+/// visit.field(name, value) for each member, in order of declaration. The kernel's name for NVRTC is made of this list.
 template <class Visitor>
 constexpr void visit_fields(const Kernel& kernel, Visitor& visit) {
     const auto side = [&](const char* name, const Side& of) {

@@ -1,4 +1,5 @@
-// The load warp: it loads operands, and 1x128 scales that TMA can load, from global memory into the ring.
+// The load warp: it loads operands, and 1x128 scales that TMA can load, from global memory into the ring. Also here are
+// the 128x128 scales of B, which another warp loads into a ring of chunks.
 #pragma once
 
 #include "hopper/block/ring.h"

@@ -1,6 +1,6 @@
 // Loads scales of the mainloop by ordinary loads, if TMA cannot load them. The stage of a k-block gets its 1x128 scales
-// (kernels for scales along k: scales_copy.h). It also gets the 128x128 scales of A, once per row. The 128x128 scales
-// of B go to a ring of chunks.
+// (kernels for scales along k: scales_copy.h) or its 1x32 scales (step_scales.h). It also gets the 128x128 scales of A,
+// once per row.
 #pragma once
 
 #include "base/math.h"

@@ -1,4 +1,5 @@
-// Reads the scales that promote partial accumulators from shared memory into a consumer thread's registers.
+// The promotion of partial accumulators: it reads their scales from shared memory into a consumer thread's registers,
+// and adds scaled products to the accumulators.
 #pragma once
 
 #include "hopper/block/ring.h"

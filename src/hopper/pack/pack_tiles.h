@@ -1,6 +1,6 @@
 // Packs FP4 weights. A block judges 16 rows of a tile, puts them into shared memory (pack_rows.h), and then writes
-// them. Rows of up to about 26,000 values are read once. Longer rows are judged in parts, which are read again. Without
-// `out`, rows are only judged.
+// them. Rows of up to some 27,000 codes (NVFP4: 25,000) are read once. Longer rows are judged in parts, which are read
+// again. Without `out`, rows are only judged.
 #pragma once
 
 #include "hopper/pack/pack_rows.h"
