@@ -267,9 +267,9 @@ void Device::throw_report() {
     }
     const auto text = [](const hopper::Timeout& timeout) {
         const bool recorded = timeout.barrier() != hopper::BarrierName::none;
-        return fmt::format(
-            "thread {} of block {} waited for {}", timeout.thread(), timeout.block(),
-            recorded ? fmt::format("barrier `{}`", hopper::name_of(timeout.barrier())) : "a barrier of consumers");
+        return fmt::format("thread {} of block {} waited for {}", timeout.thread(), timeout.block(),
+                           recorded ? fmt::format("barrier `{}`", hopper::name_of(timeout.barrier()))
+                                    : "a barrier at which consumers wait too");
     };
     std::vector<std::string> waits;
     for (const hopper::Timeout& timeout : {take(report_->producer), take(report_->consumer)}) {

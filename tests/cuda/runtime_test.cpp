@@ -302,8 +302,8 @@ TEST(Runtime, AKernelThatTimedOutIsReportedOnceWithItsBarrier) {
     } catch (const Error& error) {
         EXPECT_STREQ(error.what(),
                      "cuda:0: an earlier kernel timed out (deadlock); its output is invalid: thread 32 of block 17 "
-                     "waited for barrier `work_empty`, thread 260 of block 17 waited for a barrier of "
-                     "consumers; please report this with the call");
+                     "waited for barrier `work_empty`, thread 260 of block 17 waited for a barrier at "
+                     "which consumers wait too; please report this with the call");
     }
     EXPECT_EQ(machine.fake().launches, 1);
     EXPECT_TRUE(machine.runtime().repeat(p, nullptr));
