@@ -62,10 +62,10 @@ std::string scale_words(const KernelPlan& kernel) {
 }
 
 std::string output_words(const KernelPlan& kernel) {
+    if (kernel.tile.cluster.k_slices > 1) return "slices of k added in order, stored by threads";
     const std::string stored = kernel.stores_by_tma ? "stored by TMA" : "stored by threads";
-    if (kernel.tile.output == hopper::Output::f32_by_tma)
-        return "f32, " + stored + " through the memory that C is loaded into";
-    return kernel.tile.cluster.k_slices > 1 ? "slices of k added in order, " + stored : stored;
+    if (kernel.tile.output != hopper::Output::f32_by_tma) return stored;
+    return "f32, " + stored + " through the memory that C is loaded into";
 }
 
 // ---- The workspace

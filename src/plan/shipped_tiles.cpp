@@ -108,9 +108,8 @@ std::vector<Kernel> unshipped_tiles(const Kernel& shapeless) {
     for (const Kernel& tile : all_shipped()) {
         if (tile.output != hopper::Output::bf16_by_tma || tile.groups != groups) continue;
         if (!has_scales_of(tile, blocks) || !has_forms_of(tile, shapeless)) continue;
-        // The model assumes that kernels for any output are as fast as those that load scales by TMA. For 1x128 : row,
-        // 192x128 takes 1.40 times as long as FP8's fast 128x256, and 128x256 1.11 times
-        // (docs/experiments/020-expanded-weights.md).
+        // The model takes the times of 1x128 : 128x128. For 1x128 : row with any output, 192x128 takes 1.40 times as
+        // long as FP8's fast 128x256, and 128x256 1.11 times (docs/experiments/020-expanded-weights.md).
         if (tile.cluster.size() == 1 && tile.shape.warpgroups < 3) add_new(device_tile(tile, shapeless), list);
     }
     return list;

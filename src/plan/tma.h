@@ -37,7 +37,8 @@ std::int64_t group_alignment(const Geometry& geometry);
 /// begin at a multiple of 16 bytes were an "illegal instruction".
 bool tiles_begin_aligned(const Geometry& geometry, const hopper::Design& tile);
 
-/// Whether TMA stores D, and loads C where there is one.
+/// Whether TMA can store D, and load C where there is one. With split-K threads store D, in pairs that ask the same of
+/// it.
 bool stores_by_tma(const Geometry& geometry, const hopper::Design& tile);
 
 /// Whether TMA loads all 1x128 scales for this kernel; false where there are none. Both operands' or neither's: the

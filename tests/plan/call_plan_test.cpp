@@ -70,6 +70,15 @@ TEST(CallPlan, AProblemWithoutMemoryMayHaveC) {
     EXPECT_EQ(plan(problem_of(sizes)).path.output, "f32, stored by TMA through the memory that C is loaded into");
 }
 
+TEST(CallPlan, ThreadsStoreTheSlicesOfK) {
+    ProblemSizes sizes = sizes_of("1x128:128x128");
+    sizes.m = 16;
+    sizes.k = 7168;
+    const Plan split = plan(problem_of(sizes));
+    ASSERT_GT(planned_tile(split).cluster.k_slices, 1) << split.tile;
+    EXPECT_EQ(split.path.output, "slices of k added in order, stored by threads");
+}
+
 TEST(CallPlan, OnlyTheGeneralKernelRunsEveryCall) {
     const Geometry product = gpu_call(problem_of(sizes_of("1x128:128x128"))).product;
     const hopper::Kernel chosen = choose(workload(problem_of(sizes_of("1x128:128x128"))), h200(), {});
