@@ -136,7 +136,7 @@ inline constexpr bool waits_for_earlier = Kernel::source == moe_source && !std::
 
 /// "tilewright::hopper::gemm<tilewright::hopper::Kernel{.shape = {.m = 128, ...}, ...}>", with every field.
 std::string kernel_expression(const hopper::Kernel& tile);
-/// For people: "256x128x128 stages=4 cluster=2 multicast=b, e4m3 x e4m3, 1x128 x 128x128, fast".
+/// For people: "256x128x128 stages=4, e4m3 with 1x128 in the loop x e4m3 with 128x128 in the loop, D of bf16 by TMA".
 std::string describe(const hopper::Kernel& tile);
 
 /// "tilewright::hopper::quantize<tilewright::hopper::Quantizer{...}>"
