@@ -1,5 +1,6 @@
 """The pages for those who change the code name functions that exist, and the picture of a call matches the code."""
 
+import functools
 import re
 
 import pytest
@@ -9,6 +10,8 @@ import test_comments
 ROOT = sources.ROOT
 PAGES = sorted([*(ROOT / "docs/contributing").glob("*.md"), *(ROOT / "src").rglob("*.md")])
 ARCHITECTURE = (ROOT / "docs/contributing/architecture.md").read_text()
+# Code whose words pages use.
+CODE = re.compile(r"(?:(?:src|include|tests/(?!lint/)|tools|python|cmake|benchmarks|docs/learn)\b(?!.*\.(?:md|jsonl)$)|CMake|Makefile)")
 PICTURE = re.search(r"^## One call\n\n((?: {4}.*\n|\n)+)", ARCHITECTURE, re.MULTILINE)[1]
 # Such as "`pack` in" a file, or "`decodes_activations` and `decodes_weights` in" a file.
 NAMED = re.compile(r"((?:`\w+`(?:,| and) )*`\w+`) in `(src/[\w/]+\.(?:h|cpp))`")
@@ -40,6 +43,30 @@ def test_functions_are_found():
     assert ("promote_row", "src/hopper/multiply/scales_promote.h") in named_functions(ROOT / "docs/contributing/architecture.md")
     assert defines("src/plan/shipped_kernels.cpp", "shipped_kernels") and not defines("src/plan/shipped_kernels.cpp", "kernels_of_wolves")
     assert not defines("src/cuda/runtime.cpp", "lower"), "it is called there, and defined elsewhere"
+
+
+@functools.cache
+def words_of_code(with_cpu):
+    """All words of code. Names of the CPU's kernels, such as `pack_columns`, are left out if they are not meant."""
+    files = [file for file in sources.files() if CODE.match(file) and (with_cpu or not file.startswith("src/cpu/"))]
+    return {word for file in files for word in re.findall(r"\w+", sources.text_of(file))}
+
+
+def unknown_names(text):
+    """Names that no code has. Those of the CPU's kernels count where the text names their folder."""
+    paragraphs = re.split(r"\n(?=[|#\n-])", text)
+    named = [(paragraph, name) for paragraph in paragraphs for name in re.findall(r"`([A-Za-z_][\w:]*)`", paragraph)]
+    return [name for paragraph, name in named if not {*re.findall(r"\w+", name)} <= words_of_code("src/cpu/" in paragraph)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_names_are_in_the_code(page):
+    assert not unknown_names(page.read_text())
+
+
+def test_names_that_are_gone_are_found():
+    assert unknown_names("| `pack_lines`, `pack_columns_of_old` | fp8 |\n| `shipped_kernels` | all |") == ["pack_columns_of_old"]
+    assert unknown_names("`add_panel` adds.") == ["add_panel"] and not unknown_names("`add_panel` in `src/cpu/fast/micro_kernels.cpp`")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
