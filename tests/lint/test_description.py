@@ -136,8 +136,8 @@ def test_lines_are_those_of_all_files_but_pages(tree):
 def test_a_first_call(tree):
     call = {"src/plan/a.cpp": "Geometry geometry(const Problem& p) {\n    return {};\n}\nint f() {\n    return geometry(p).m;\n}\n"}
     assert description.first_call(tree(call), "geometries") == ("", "1 lines of src call it; no test counts them")
-    test = {"tests/plan/call_plan_test.cpp": "constexpr int geometries_of_a_first_call = 1;\n"}
-    assert description.first_call(tree(test), "geometries") == ("1", "expected by tests/plan/call_plan_test.cpp")
+    test = {"tests/plan/kernel_plan_test.cpp": "constexpr int geometries_of_a_first_call = 1;\n"}
+    assert description.first_call(tree(test), "geometries") == ("1", "expected by tests/plan/kernel_plan_test.cpp")
 
 
 def test_a_pack(tmp_path):

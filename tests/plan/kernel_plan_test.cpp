@@ -30,7 +30,7 @@ ProblemSizes sizes_of(const char* recipe, Layout layout = Layout::nt, Grouping g
 constexpr int geometries_of_a_first_call = 1;
 constexpr int preparations_of_a_first_call = 1;
 
-TEST(CallPlan, EveryQuestionDescribesACallOnce) {
+TEST(KernelPlan, EveryQuestionDescribesACallOnce) {
     struct Question {
         const char* name;
         std::function<void(const Problem&)> ask;
@@ -58,7 +58,7 @@ TEST(CallPlan, EveryQuestionDescribesACallOnce) {
 }
 
 /// C is given, although it has no address.
-TEST(CallPlan, AProblemWithoutMemoryMayHaveC) {
+TEST(KernelPlan, AProblemWithoutMemoryMayHaveC) {
     ProblemSizes sizes = sizes_of("1x128:128x128");
     EXPECT_EQ(plan(problem_of(sizes)).path.output, "stored by TMA");
     sizes.with_c = true;
@@ -70,7 +70,7 @@ TEST(CallPlan, AProblemWithoutMemoryMayHaveC) {
     EXPECT_EQ(plan(problem_of(sizes)).path.output, "f32, stored by TMA through the memory that C is loaded into");
 }
 
-TEST(CallPlan, ThreadsStoreTheSlicesOfK) {
+TEST(KernelPlan, ThreadsStoreTheSlicesOfK) {
     ProblemSizes sizes = sizes_of("1x128:128x128");
     sizes.m = 16;
     sizes.k = 7168;
@@ -79,7 +79,7 @@ TEST(CallPlan, ThreadsStoreTheSlicesOfK) {
     EXPECT_EQ(split.path.output, "slices of k added in order, stored by threads");
 }
 
-TEST(CallPlan, OnlyTheGeneralKernelRunsEveryCall) {
+TEST(KernelPlan, OnlyTheGeneralKernelRunsEveryCall) {
     const Geometry product = gpu_call(problem_of(sizes_of("1x128:128x128"))).product;
     const hopper::Kernel chosen = choose(workload(problem_of(sizes_of("1x128:128x128"))), h200(), {});
     const KernelPlan kernel = kernel_plan(product, chosen);
