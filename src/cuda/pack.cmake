@@ -20,7 +20,7 @@ set(TILEWRIGHT_NVRTC "${nvrtc_found}" CACHE FILEPATH "libnvrtc.so that compiles 
 add_executable(tilewright_build_pack EXCLUDE_FROM_ALL build_pack.cpp ptxas_log.cpp
   $<TARGET_OBJECTS:tilewright_kernels> ${fmt_once})
 target_include_directories(tilewright_build_pack PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
-target_link_libraries(tilewright_build_pack PRIVATE tilewright_compiler_flags ${TILEWRIGHT_FMT} ${CMAKE_DL_LIBS})
+target_link_libraries(tilewright_build_pack PRIVATE tilewright_compiler_flags tilewright_runs_briefly ${TILEWRIGHT_FMT} ${CMAKE_DL_LIBS})
 
 if(TILEWRIGHT_QUICK_RUN)
   message(STATUS "Kernel pack: none (TILEWRIGHT_QUICK_RUN); kernels are compiled on first use")
