@@ -15,27 +15,13 @@ function(tilewright_find_clang variable)
   set(${variable} "" PARENT_SCOPE)
 endfunction()
 
-# tilewright_clang_objects(variable files...): objects of generated files, compiled by clang without optimisation, in a
-# directory whose compiler is GCC. The files themselves where there is no clang, where it compiles the directory anyway,
-# and under sanitizers, which GCC must then see.
-function(tilewright_clang_objects variable)
-  set(${variable} ${ARGN} PARENT_SCOPE)
-  if(TILEWRIGHT_SANITIZE OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    return()
+# tilewright_compile_with_clang(targets...): clang compiles them without optimisation, in a directory whose compiler is GCC.
+# Not under sanitizers, which GCC must then see, and not with ccache.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT TILEWRIGHT_SANITIZE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  tilewright_find_clang(clang_of_tests)
+endif()
+function(tilewright_compile_with_clang)
+  if(clang_of_tests)
+    set_target_properties(${ARGN} PROPERTIES CXX_COMPILER_LAUNCHER "${PROJECT_SOURCE_DIR}/cmake/clang_instead;${clang_of_tests}")
   endif()
-  tilewright_find_clang(clang)
-  if(NOT clang)
-    return()
-  endif()
-  set(objects "")
-  foreach(file ${ARGN})
-    add_custom_command(OUTPUT ${file}.o
-                       COMMAND ${clang} -std=c++20 -O0 -fPIE -DTILEWRIGHT_SANITIZES=0 -ffp-contract=off -Wall -Wextra -Wno-pass-failed
-                               -mllvm -pragma-unroll-threshold=1 -I${PROJECT_SOURCE_DIR}/src -I${PROJECT_SOURCE_DIR}/include
-                               -I${PROJECT_SOURCE_DIR}/tests -MD -MF ${file}.d -c ${file} -o ${file}.o
-                       DEPENDS ${file} DEPFILE ${file}.d VERBATIM COMMENT "Building ${file}.o with ${clang}")
-    list(APPEND objects ${file}.o)
-  endforeach()
-  set_source_files_properties(${objects} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
-  set(${variable} ${objects} PARENT_SCOPE)
 endfunction()
