@@ -1,4 +1,6 @@
 // The words of `explain`: a kernel, and what a call writes into its workspace first.
+#include <fmt/format.h>
+
 #include "hopper/description/design.h"
 #include "plan/choose.h"
 #include "problem/canonical_order.h"
@@ -63,9 +65,9 @@ std::string scale_words(const KernelPlan& kernel) {
 
 std::string output_words(const KernelPlan& kernel) {
     if (kernel.tile.cluster.k_slices > 1) return "slices of k added in order, stored by threads";
-    const std::string stored = kernel.stores_by_tma ? "stored by TMA" : "stored by threads";
+    const char* const stored = kernel.stores_by_tma ? "stored by TMA" : "stored by threads";
     if (kernel.tile.output != hopper::Output::f32_by_tma) return stored;
-    return "f32, " + stored + " through the memory that C is loaded into";
+    return fmt::format("f32, {} through the memory that C is loaded into", stored);
 }
 
 // ---- The workspace
