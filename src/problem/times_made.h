@@ -1,4 +1,4 @@
-// How often a thread described calls: a call is described once, and tests/plan/call_plan_test.cpp holds that.
+// How often a thread described calls: a call is described once, and tests/plan/kernel_plan_test.cpp holds that.
 #pragma once
 
 namespace tilewright {
