@@ -227,10 +227,12 @@ OtherLaunch quantize_blocks(const MatrixView& x, const Operand& out, bool round_
     // If both dimensions could be packed, it is k.
     arguments.pairs_of_rows = is_fp4(spec) && (to.feature_stride != 1 || x.columns % 2 != 0);
     if (x.rows == 1) to.token_stride = 0;
-    // 16 codes are stored at once; e2m1 in 8 bytes.
-    spec.vectors = takes_vectors(arguments.grid.x, bits(x.format) / 8) && x.columns % lane_features == 0 &&
-                   to.feature_stride == 1 && (to.token_stride | to.group_stride) % lane_features == 0 &&
-                   is_aligned(to.codes, {}, is_fp4(spec) ? lane_features / 2 : lane_features);
+    // 16 codes are stored at once; e2m1 in 8 bytes. Strides are in codes.
+    const bool whole_stores = to.feature_stride == 1 && to.token_stride % lane_features == 0 &&
+                              to.group_stride % lane_features == 0 &&
+                              is_aligned(to.codes, {}, is_fp4(spec) ? lane_features / 2 : lane_features);
+    spec.vectors =
+        takes_vectors(arguments.grid.x, bits(x.format) / 8) && x.columns % lane_features == 0 && whole_stores;
     return launch_of(QuantizeBlocks{spec}, arguments, static_cast<int>(tiles(x)));
 }
 

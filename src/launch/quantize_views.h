@@ -25,7 +25,7 @@ inline bool is_aligned(const void* data, std::initializer_list<std::int64_t> str
            std::ranges::all_of(strides, [&](std::int64_t stride) { return stride % to == 0; });
 }
 
-/// The same for the rows of a matrix, whose elements have `bytes`.
+/// Whether lanes may load the rows of a matrix as vectors. `bytes`: of an element.
 inline bool takes_vectors(const hopper::SourceMatrix& matrix, std::int64_t bytes) {
     return matrix.feature_stride == 1 &&
            is_aligned(matrix.data, {matrix.token_stride * bytes, matrix.group_stride * bytes});
